@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one thing that flows back from engine to training; acted on at a step boundary. Runs anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Wish: TypeAlias = Literal["stop", "capture_more"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the engine asks of the recorder."""
+
+    wish: Wish
+    reason: str  #: the rule and why, as shown to the user
+    num_steps: int = 1  #: for `capture_more`: look at so many of the next steps in full
