@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assembles step records from what the framework's capture observes, and hands them on. Runs in training.
+
+A step is one completed update of the parameters. With several optimizers it holds one update of each: it
+closes when an optimizer that has already stepped in it is about to step again, when validation begins, at the
+end of the training loader, and at the end of the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from firstfault.capture.budget import NUM_FIRST_STEPS, Budget
+from firstfault.capture.firewall import Firewall
+from firstfault.records.finding import Coverage, Overhead
+from firstfault.records.series import GradientNorms, Histogram, Series, TensorStatistics, Value
+from firstfault.records.step import Event, Place, Scalar, StepRecord, Update
+
+
+@dataclass(slots=True)
+class Draft:
+    """What has been observed since the last update, or of a step that is not closed yet."""
+
+    full: bool = True
+    place: Place = field(default_factory=Place)
+    updates: list[Update] = field(default_factory=list)
+    scalars: list[Scalar] = field(default_factory=list)
+    norm_names: tuple[str, ...] = ()
+    norm_values: tuple[Value, ...] = ()
+    statistics: list[TensorStatistics] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    num_backwards: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.updates or self.scalars or self.events or self.statistics or self.num_backwards)
+
+    def add_norms(self, names: tuple[str, ...], values: tuple[Value, ...]) -> None:
+        if self.norm_names:
+            names, values = self.norm_names + names, self.norm_values + values
+        self.norm_names, self.norm_values = names, values
+
+    def absorb(self, later: Draft) -> None:
+        """Take in what was observed between two updates of one step."""
+        self.full = self.full and later.full
+        self.place = later.place
+        self.scalars += later.scalars
+        self.statistics += later.statistics
+        self.histograms += later.histograms
+        self.events += later.events
+        self.num_backwards += later.num_backwards
+        if later.norm_names:
+            self.add_norms(later.norm_names, later.norm_values)
+
+
+class Recorder:
+    """Holds the open step and what is pending for the next update, and delivers closed steps.
+
+    Args:
+        budget: decides which steps are looked at in full.
+        firewall: knows the seconds spent in our callbacks.
+        sinks: called with every closed record, in step order, on the training thread.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        firewall: Firewall,
+        sinks: tuple[Callable[[StepRecord], None], ...],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._budget = budget
+        self._firewall = firewall
+        self._sinks = sinks
+        self._clock = clock
+        self._open: Draft | None = None
+        self._open_keys: set[int] = set()
+        self._optimizer_keys: set[int] = set()
+        self._loss_subjects: set[str] = set()
+        self._num_backwards = 0
+        self._names_cache: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._mark = (time.perf_counter(), 0.0)
+        self._first_steps = (0.0, 0.0)  # our seconds and all seconds up to the end of the first full steps
+        self._started = time.perf_counter()
+        self.pending = Draft()
+        self.num_steps = 0  #: closed steps, which is also the index of the open or the next one
+        self.num_modules = 0
+        self.not_seen: dict[str, None] = {}  #: in words, what could not be watched; ordered, once each
+
+    # what the capture tells
+
+    def loss(self, subject: str, value: float) -> None:
+        """`backward` has been called on a loss; `subject` names the user's line."""
+        self._loss_subjects.add(subject)
+        self.pending.scalars.append(
+            Scalar(series=Series("loss", subject), value=value, micro_step=self.pending.num_backwards)
+        )
+
+    def backward(self) -> None:
+        self._num_backwards += 1
+        self.pending.num_backwards += 1
+
+    def event(self, kind: str, subject: str = "", **data: object) -> None:
+        self.pending.events.append(Event(kind=kind, subject=subject, data=data))  # type: ignore[arg-type]
+
+    def before_update(self, key: int) -> None:
+        """An optimizer (or a hand-written update), told apart by `key`, is about to change parameters."""
+        if self._open is not None and key in self._open_keys:
+            self.close()
+
+    def after_update(self, key: int, update: Update) -> None:
+        """The update has been made: what was pending belongs to its step."""
+        self._optimizer_keys.add(key)
+        if self._open is None:
+            self._open = self.pending
+        else:
+            self._open.absorb(self.pending)
+        self._open.updates.append(update)
+        self._open_keys.add(key)
+        self.pending = Draft(full=self._next_is_full(), place=self._open.place)
+
+    def _next_is_full(self) -> bool:
+        upcoming = self._budget.is_full(self.num_steps + 1)
+        if len(self._optimizer_keys) == 1 or self._open is None:
+            return upcoming
+        # with several optimizers, whether the step goes on is not known yet
+        return upcoming or self._open.full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to look at everything now."""
+        return self.pending.full
+
+    @property
+    def has_backwards(self) -> bool:
+        return self._num_backwards > 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    # closing
+
+    def close(self) -> None:
+        """Close the open step, if there is one, and deliver its record."""
+        if self._open is None:
+            return
+        draft, self._open, self._open_keys = self._open, None, set()
+        self._deliver(draft)
+        self.num_steps += 1
+
+    def close_withheld(self) -> None:
+        """Deliver what is pending as a step whose update was not made (it is about to be stopped)."""
+        self.close()
+        draft, self.pending = self.pending, Draft(full=self.pending.full, place=self.pending.place)
+        self._deliver(draft)
+
+    def skip_withheld(self) -> None:
+        """The update that was withheld goes ahead after all, as a step of its own."""
+        self.num_steps += 1
+
+    def close_rest(self) -> None:
+        """The run ends: deliver the open step, and what came after it if that says anything by itself."""
+        self.close()
+        if any(event.kind != "phase" for event in self.pending.events):
+            self.close_withheld()
+
+    def _deliver(self, draft: Draft) -> None:
+        now, ours = time.perf_counter(), self._firewall.seconds
+        seconds, spent = now - self._mark[0], ours - self._mark[1]
+        self._mark = (now, ours)
+        if self.num_steps < NUM_FIRST_STEPS:
+            self._first_steps = (ours, now - self._started)
+        self._budget.account(self.num_steps, full=draft.full, ours=spent, rest=max(seconds - spent, 0.0))
+        record = StepRecord(
+            step=self.num_steps,
+            time=self._clock(),
+            seconds=seconds,
+            place=draft.place,
+            full=draft.full,
+            updates=tuple(draft.updates),
+            scalars=tuple(draft.scalars),
+            gradient_norms=self._norms(draft),
+            statistics=tuple(draft.statistics),
+            histograms=tuple(draft.histograms),
+            events=tuple(draft.events),
+        )
+        for sink in self._sinks:
+            sink(record)
+
+    def _norms(self, draft: Draft) -> GradientNorms | None:
+        if not draft.norm_names:
+            return None
+        names = self._names_cache.setdefault(draft.norm_names, draft.norm_names)
+        return GradientNorms(names=names, values=draft.norm_values)
+
+    # what is known of the whole
+
+    def coverage(self) -> Coverage:
+        not_seen = list(self.not_seen)
+        not_seen += [f"{part} ({reason})" for part, reason in self._firewall.switched_off.items()]
+        return Coverage(
+            steps=self.num_steps,
+            losses=len(self._loss_subjects),
+            backwards=self._num_backwards,
+            optimizers=len(self._optimizer_keys),
+            modules=self.num_modules,
+            not_seen=tuple(not_seen),
+        )
+
+    def overhead(self) -> Overhead:
+        ours, elapsed = self._firewall.seconds, time.perf_counter() - self._started
+        first_ours, first_elapsed = self._first_steps
+        later_ours, later = ours - first_ours, elapsed - first_elapsed
+        rest = later - later_ours
+        return Overhead(
+            fraction=later_ours / rest if rest > 0 and self.num_steps > NUM_FIRST_STEPS else 0.0,
+            seconds=ours,
+            first_steps_seconds=first_ours,
+            sampled_every=self._budget.stride,
+        )

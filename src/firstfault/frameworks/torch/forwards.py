@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches the calls of modules: which the script makes itself, with what, and what comes out. Runs in training.
+
+Two global hooks, and nothing on the user's modules: hooks of a module switch off fused fast paths, and are
+pickled with it. They stay installed on all steps, since Dynamo compiles anew when they come and go; calls of
+inner modules return at once except on steps that are looked at in full.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
+from torch.nn.modules.loss import _Loss
+
+from firstfault.frameworks.torch.batches import Batches, place_of
+from firstfault.frameworks.torch.patches import Patches
+from firstfault.frameworks.torch.reductions import histogram_of, statistics_of, tensors_in
+from firstfault.frameworks.torch.root_module import RootCall, begin_call, end_call, versions
+from firstfault.frameworks.torch.scene import Scene, caller_frame, is_watchable
+from firstfault.records.series import Kind, Series
+
+_NUM_CALLS = 16  # of one backward that can be run again
+_LARGEST_HISTOGRAM = 1 << 22  # elements
+
+
+class Forwards:
+    """The calls of modules since the last backward, and statistics of all modules on full steps."""
+
+    def __init__(self, scene: Scene, batches: Batches, on_unlearnt_output: Callable[[RootCall], None]) -> None:
+        self._scene = scene
+        self._batches = batches
+        self._on_unlearnt_output = on_unlearnt_output
+        self._stack: list[int] = []  # ids of the modules being called, those inside them only on full steps
+        self._current: RootCall | None = None
+        self._num_calls: dict[str, int] = {}
+        self._order: dict[str, None] = {}  # modules called in this step with gradients on, in order
+        self._looking = False
+        self.calls: deque[RootCall] = deque(maxlen=_NUM_CALLS)
+        self._enter = scene.firewall.guard("modules", self._enter_module)
+        self._leave = scene.firewall.guard("modules", self._leave_module)
+
+    def install(self, patches: Patches) -> None:
+        before = module_hooks.register_module_forward_pre_hook(self._before)
+        after = module_hooks.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+        patches.on_removal(before.remove)
+        patches.on_removal(after.remove)
+
+    def begin_interval(self) -> None:
+        """An update has been made: forget its calls."""
+        self.calls.clear()
+        self._num_calls.clear()
+        self._order.clear()
+
+    @property
+    def order(self) -> list[str]:
+        """Modules called with gradients on since the last update, in execution order (full steps only)."""
+        return list(self._order)
+
+    # the hooks
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling() or (not self._looking and id(module) in self._scene.models.inner):
+            return
+        if self._scene.is_quiet or not is_watchable():
+            return
+        self._enter(module, args)
+
+    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        del args
+        if torch.compiler.is_compiling() or not self._stack or id(module) != self._stack[-1]:
+            return
+        if self._scene.is_quiet or not is_watchable():
+            return
+        self._leave(module, kwargs, output)
+
+    def _enter_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if not self._stack:
+            self._begin_root(module, args)
+        self._stack.append(id(module))
+
+    def _leave_module(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
+        self._stack.pop()
+        is_root = not self._stack
+        if output is not None:
+            if self._looking:
+                self._look(module, output, is_root)
+            if is_root and self._current is not None:
+                self._end_root(self._current, kwargs, output)
+        if is_root:
+            self._current, self._looking = None, False
+
+    # the calls that the script makes itself
+
+    def _begin_root(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        scene = self._scene
+        if id(module) not in scene.models.entries:
+            scene.models.admit(module, caller_frame(5))
+            scene.recorder.num_modules = len(scene.models.module_names)
+        learns = torch.is_grad_enabled()
+        if not learns and not module.training:
+            scene.recorder.close()  # validation begins
+        self._looking = scene.recorder.is_full and learns
+        self._current = begin_call(module, args, {})
+        if learns:
+            self._note_inputs(args)
+
+    def _note_inputs(self, args: tuple[Any, ...]) -> None:
+        inputs = tensors_in(args)
+        recorder = self._scene.recorder
+        draw = self._batches.draw_of(inputs)
+        if draw is not None:
+            recorder.pending.place = place_of(draw, recorder.pending.num_backwards)
+        if self._looking:
+            for number, tensor in enumerate(inputs):
+                self._record("input", f"input.{number}", tensor)
+
+    def _end_root(self, call: RootCall, kwargs: dict[str, Any], output: Any) -> None:
+        call.kwargs = kwargs  # the hook before the call is not given them
+        call.input_versions = (*call.input_versions, *versions(kwargs))
+        end_call(call, output)
+        if call.mode.grad_enabled:
+            self.calls.append(call)
+        if not isinstance(call.module, _Loss):
+            self._on_unlearnt_output(call)
+
+    # all modules, on full steps
+
+    def _look(self, module: nn.Module, output: Any, is_root: bool) -> None:
+        name = self._scene.models.module_names.get(id(module))
+        if name is None:
+            self._scene.models.refresh()
+            name = self._scene.models.module_names.get(id(module), type(module).__name__)
+        if torch.is_grad_enabled():
+            self._order.setdefault(name)
+        if is_root:
+            self._record("output", name or type(module).__name__, *tensors_in(output, limit=4))
+        elif next(module.children(), None) is None:
+            self._record("activation", name, *tensors_in(output, limit=1))
+
+    def _record(self, kind: Kind, subject: str, *tensors: Tensor) -> None:
+        series_name = f"{kind}/{subject}"
+        pending = self._scene.recorder.pending
+        for tensor in tensors:
+            call = self._num_calls.get(series_name, 0)
+            self._num_calls[series_name] = call + 1
+            series = Series(kind, subject)
+            pending.statistics.append(statistics_of(tensor, series, call))
+            if tensor.numel() <= _LARGEST_HISTOGRAM and (histogram := histogram_of(tensor, series, call)):
+                pending.histograms.append(histogram)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screen: may this update go ahead? Runs in training, in the step itself.
+
+The L2 norms of the gradients, which are taken anyway, turn non-finite with any element. Where one does, the
+step's root calls are run again under the microscope, and all that is learnt goes into the step's record as an
+event, so that rules say the same offline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from firstfault.frameworks.torch import trace_back
+from firstfault.frameworks.torch.forwards import Forwards
+from firstfault.frameworks.torch.losses import Targets
+from firstfault.frameworks.torch.reductions import has_non_finite
+from firstfault.frameworks.torch.root_module import RootCall
+from firstfault.frameworks.torch.scene import Scene
+from firstfault.records.encoding import to_json
+from firstfault.records.series import Value
+from firstfault.records.step import Location
+
+RULE = "non_finite_gradient"
+_MOST_NAMES = 50
+
+
+class Screen:
+    """Looks at the gradients an update is about to consume."""
+
+    def __init__(self, scene: Scene, forwards: Forwards, targets: Targets) -> None:
+        self._scene = scene
+        self._forwards = forwards
+        self._targets = targets
+        self.loss: tuple[float | None, Location | None] = (None, None)  #: what backward was last called on
+
+    def look(self, names: Sequence[str], norms: Sequence[Value], gradients: Mapping[str, Tensor]) -> None:
+        """Stop the training, if it is to be stopped, where a gradient is non-finite.
+
+        Raises:
+            TrainingStopped: a fatal finding was made, and the settings stop at it.
+        """
+        suspects = [
+            n for n, norm in zip(names, norms, strict=True) if type(norm) is float and not math.isfinite(norm)
+        ]
+        if not suspects or self._scene.has_tripped:
+            return
+        bad = [name for name in suspects if has_non_finite(gradients[name])]
+        if bad:
+            self._trip(bad, len(gradients))
+
+    def _trip(self, bad: list[str], num_gradients: int) -> None:
+        scene = self._scene
+        scene.has_tripped = True
+        value, line = self.loss
+        facts: dict[str, Any] = {
+            "bad_gradients": bad[:_MOST_NAMES],
+            "num_bad": len(bad),
+            "num_gradients": num_gradients,
+            "loss": to_json(value),
+            "loss_location": to_json(line),
+        }
+        facts |= self._look_closer(value)
+        scene.recorder.event("screen", **facts)
+        if scene.stops_on_fatal(RULE):
+            scene.recorder.close_withheld()
+            scene.poll()
+            scene.recorder.skip_withheld()  # the finding was silenced: the update goes ahead
+
+    def _look_closer(self, loss: float | None) -> dict[str, Any]:
+        """Run the calls again; a failure of ours costs the detail, not the finding."""
+        self._scene.is_quiet = True
+        try:
+            return trace_back.explain(list(self._forwards.calls), self._scene.models, self._targets.latest(), loss)
+        except Exception as error:  # noqa: BLE001  # the finding itself stands without its detail
+            return {"closer_look_failed": f"{type(error).__name__}: {error}"}
+        finally:
+            self._scene.is_quiet = False
+
+    def note_unlearnt_output(self, call: RootCall) -> None:
+        """A module that the script called itself returned; nothing has been learnt so far in this run."""
+        if self._scene.has_tripped or self._scene.recorder.has_backwards:
+            return
+        if not trace_back.has_bad_output(call):
+            return
+        self._scene.has_tripped = True
+        self._scene.is_quiet = True
+        try:
+            facts = trace_back.explain([call], self._scene.models, None, None)
+        finally:
+            self._scene.is_quiet = False
+        self._scene.recorder.event("output", **facts)

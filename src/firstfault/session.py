@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our live attachment to one run: builds all parts and wires them. Runs in training.
+
+The one composition root: nothing else in firstfault reaches for a global, and this holds none either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from firstfault.capture.budget import Budget
+from firstfault.capture.firewall import Firewall
+from firstfault.capture.protocol import Capture
+from firstfault.capture.recorder import Recorder
+from firstfault.capture.stop import TrainingStopped
+from firstfault.engine.in_process import InProcessEngine
+from firstfault.engine.loop import RuleLoop
+from firstfault.errors import StoreError
+from firstfault.plugins import framework_starters
+from firstfault.records.finding import Finding
+from firstfault.records.run import Run, State, Status
+from firstfault.records.step import Location, StepRecord
+from firstfault.rules.registry import rules_for
+from firstfault.settings import Settings
+from firstfault.store.layout import RunLayout
+from firstfault.store.mailbox import Mailbox
+from firstfault.store.writer import RunWriter
+
+
+class Session:
+    """Watches one run in this process, from `start` to `finish`.
+
+    Args:
+        run: what is known of the run as it begins.
+        announce: shows one line to the user (findings, warnings of ours); says nothing where they want quiet.
+    """
+
+    def __init__(self, run: Run, settings: Settings, announce: Callable[[str], None]) -> None:
+        self.run = run
+        self.settings = settings
+        self._announce = announce
+        self._process = os.getpid()
+        self._warnings: list[str] = []
+        self._mailbox = Mailbox()
+        self._captures: dict[str, Capture] = {}
+        self._remove_hooks: list[Callable[[], None]] = []
+        self._is_finished = False
+        self.stop_reason = ""
+        self.findings: list[Finding] = []
+        self.last_record: StepRecord | None = None
+        self.layout = RunLayout.under(settings.home, settings.project, run.id)
+        self.writer = RunWriter(self.layout)
+        self.firewall = Firewall(self._warn)
+        self._engine = InProcessEngine(
+            RuleLoop(rules_for(settings.rules, self._warn), ignore=settings.ignore),
+            stop_on=settings.stop_on,
+            on_finding=self._take_finding,
+            on_request=self._mailbox.leave,
+        )
+        self.recorder = Recorder(
+            Budget(settings.budget),
+            self.firewall,
+            sinks=(self.firewall.guard("the record", self._keep), self.firewall.guard("the rules", self._judge)),
+        )
+
+    def start(self, frameworks: Sequence[str] | None = None) -> None:
+        """Begin the record, and watch each framework as soon as the script has imported it.
+
+        Args:
+            frameworks: import names; all that are known where None.
+        """
+        try:
+            self.writer.begin(self.run)
+            self.writer.set_status(self._status("running"))
+            self.writer.status_source = lambda: self._status("running")
+        except StoreError as error:
+            self._warn(str(error))
+        from firstfault.launch.import_hook import after_import
+
+        for name, entry in framework_starters().items():
+            if frameworks is None or name in frameworks:
+                begin = self.firewall.guard(name, lambda name=name, entry=entry: self._begin_capture(name, entry))
+                self._remove_hooks.append(after_import(name, begin))
+
+    def _begin_capture(self, name: str, entry: Any) -> None:
+        if os.getpid() == self._process and name not in self._captures and not self._is_finished:
+            self._captures[name] = entry.load()(self)
+
+    # what the capture needs (`capture.protocol.Hub`)
+
+    def stops_on_fatal(self, rule: str) -> bool:
+        return self.settings.stop_on != "never" and rule not in self.settings.ignore
+
+    def poll(self) -> None:
+        """Act on what the engine has asked for.
+
+        Raises:
+            TrainingStopped: it asked for a stop.
+        """
+        request = self._mailbox.take()
+        if request is not None and request.wish == "stop":
+            self.stop_reason = request.reason
+            self.firewall.enabled = False
+            raise TrainingStopped(request.reason)
+
+    # what the user tells us
+
+    def watch(self, model: Any) -> None:
+        for name, capture in self._captures.items():
+            self.firewall.guard(name, capture.watch)(model)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        from firstfault.records.series import Series
+        from firstfault.records.step import Scalar
+
+        for name, value in metrics.items():
+            self.recorder.pending.scalars.append(Scalar(series=Series("metric", name), value=float(value)))
+
+    # closing
+
+    def finish(self, state: State = "finished", error: str = "", error_location: Location | None = None) -> None:
+        """The run is over: deliver what is left, write how it ended, and leave no trace in the process."""
+        if self._is_finished or os.getpid() != self._process:
+            return
+        for remove in self._remove_hooks:
+            remove()
+        for name, capture in self._captures.items():
+            with contextlib.suppress(TrainingStopped):  # too late to stop anything
+                self.firewall.guard(name, capture.finish)()
+        with contextlib.suppress(TrainingStopped):
+            self.firewall.guard("the record", self.recorder.close_rest)()
+        self._is_finished = True
+        self.firewall.enabled = False
+        if self.stop_reason and state == "finished":
+            state = "stopped"
+        self.writer.set_status(self._status("running"))
+        self.writer.close()
+        self.writer.set_status(self._status(state, error, error_location))
+
+    def _keep(self, record: StepRecord) -> None:
+        self.last_record = record
+        self.writer.append(record)
+
+    def _judge(self, record: StepRecord) -> None:
+        self._engine.observe(record)
+
+    def _take_finding(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self.writer.add_finding(finding)
+        if finding.severity != "info":
+            where = "" if finding.location is None else f" ({finding.location.file}:{finding.location.line})"
+            step = "" if finding.step is None else f" at step {finding.step}"
+            self._announce(f"firstfault: {finding.severity}{step}: {finding.message}{where}")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warnings:
+            self._warnings.append(text)
+            self._announce(f"firstfault: {text}")
+
+    def _status(self, state: State, error: str = "", error_location: Location | None = None) -> Status:
+        return Status(
+            state=state,
+            heartbeat=time.time(),
+            process=self._process,
+            host=socket.gethostname(),
+            last_step=self.recorder.num_steps - 1 if self.recorder.num_steps else None,
+            error=error,
+            error_location=error_location,
+            coverage=self.recorder.coverage(),
+            overhead=self.recorder.overhead(),
+            warnings=tuple(dict.fromkeys((*self._warnings, *self.writer.warnings))),
+        )
+
+
+def announce_on_stderr(text: str) -> None:
+    """The announcement for scripts: one line on standard error, if it is still there."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
