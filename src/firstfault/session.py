@@ -16,6 +16,7 @@ from typing import Any
 
 from firstfault.capture.budget import Budget
 from firstfault.capture.firewall import Firewall
+from firstfault.capture.import_hook import after_import
 from firstfault.capture.protocol import Capture
 from firstfault.capture.recorder import Recorder
 from firstfault.capture.stop import TrainingStopped
@@ -81,8 +82,6 @@ class Session:
             self.writer.status_source = lambda: self._status("running")
         except StoreError as error:
             self._warn(str(error))
-        from firstfault.launch.import_hook import after_import
-
         for name, entry in framework_starters().items():
             if frameworks is None or name in frameworks:
                 begin = self.firewall.guard(name, lambda name=name, entry=entry: self._begin_capture(name, entry))

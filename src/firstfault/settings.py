@@ -45,9 +45,7 @@ class Settings:
         if self.stop_on not in get_args(StopOn):
             raise UsageError(f"stop_on is {self.stop_on!r}: it takes {', '.join(get_args(StopOn))}")
         if not 0 < self.budget <= 1:
-            raise UsageError(
-                f"budget is {self.budget}: it is a share of the step's time, above 0 and up to 1"
-            )
+            raise UsageError(f"budget is {self.budget}: it is a share of the step's time, above 0 and up to 1")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **changes: object) -> Settings:

@@ -45,7 +45,6 @@ updates = st.builds(
     learning_rates=st.lists(numbers, max_size=3).map(tuple),
     location=st.none() | locations,
     by_hand=st.booleans(),
-    skipped=st.booleans(),
     cleared=st.none() | st.booleans(),
     num_backwards=counts,
 )

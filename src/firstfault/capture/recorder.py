@@ -38,11 +38,6 @@ class Draft:
     def is_empty(self) -> bool:
         return not (self.updates or self.scalars or self.events or self.statistics or self.num_backwards)
 
-    def add_norms(self, names: tuple[str, ...], values: tuple[Value, ...]) -> None:
-        if self.norm_names:
-            names, values = self.norm_names + names, self.norm_values + values
-        self.norm_names, self.norm_values = names, values
-
     def absorb(self, later: Draft) -> None:
         """Take in what was observed between two updates of one step."""
         self.full = self.full and later.full
@@ -52,8 +47,14 @@ class Draft:
         self.histograms += later.histograms
         self.events += later.events
         self.num_backwards += later.num_backwards
-        if later.norm_names:
-            self.add_norms(later.norm_names, later.norm_values)
+        self.norm_names += later.norm_names
+        self.norm_values += later.norm_values
+
+    def forget_measurements(self) -> None:
+        """An update was skipped: what was measured for it says nothing about the next one."""
+        self.norm_names, self.norm_values = (), ()
+        self.statistics.clear()
+        self.histograms.clear()
 
 
 class Recorder:
@@ -88,6 +89,7 @@ class Recorder:
         self.pending = Draft()
         self.num_steps = 0  #: closed steps, which is also the index of the open or the next one
         self.num_modules = 0
+        self.loss_history: list[float] | None = None  #: all losses in order, where somebody wants them
         self.not_seen: dict[str, None] = {}  #: in words, what could not be watched; ordered, once each
 
     # what the capture tells
@@ -95,6 +97,8 @@ class Recorder:
     def loss(self, subject: str, value: float) -> None:
         """`backward` has been called on a loss; `subject` names the user's line."""
         self._loss_subjects.add(subject)
+        if self.loss_history is not None:
+            self.loss_history.append(value)
         self.pending.scalars.append(
             Scalar(series=Series("loss", subject), value=value, micro_step=self.pending.num_backwards)
         )
@@ -105,6 +109,11 @@ class Recorder:
 
     def event(self, kind: str, subject: str = "", **data: object) -> None:
         self.pending.events.append(Event(kind=kind, subject=subject, data=data))  # type: ignore[arg-type]
+
+    def update_skipped(self, by: str) -> None:
+        """A loss scaler let an update be: no step, since no parameter has changed."""
+        self.pending.forget_measurements()
+        self.event("update_skipped", by=by)
 
     def before_update(self, key: int) -> None:
         """An optimizer (or a hand-written update), told apart by `key`, is about to change parameters."""
@@ -151,6 +160,10 @@ class Recorder:
         draft, self._open, self._open_keys = self._open, None, set()
         self._deliver(draft)
         self.num_steps += 1
+        if len(self._optimizer_keys) > 1 and self.pending.full and not self._budget.is_full(self.num_steps):
+            # what was looked at in case the full step went on belongs to a step that is none
+            self.pending.full = False
+            self.pending.forget_measurements()
 
     def close_withheld(self) -> None:
         """Deliver what is pending as a step whose update was not made (it is about to be stopped)."""

@@ -177,10 +177,7 @@ def _print_step(console: Console, record: StepRecord, names: set[str]) -> None:
     for update in record.updates:
         rates = ", ".join(say_number(rate) for rate in update.learning_rates)
         where = f", {update.location.file}:{update.location.line}" if update.location else ""
-        skipped = ", skipped" if update.skipped else ""
-        _print_indented(
-            console, f"update {update.count} by {update.optimizer}, learning rate {rates}{where}{skipped}"
-        )
+        _print_indented(console, f"update {update.count} by {update.optimizer}, learning rate {rates}{where}")
     rows = [entry for entry in record.statistics if entry.series.name in names]
     if rows:
         _print_statistics(console, rows)

@@ -131,12 +131,24 @@ def _what_was_measured(report: DiagnosisReport) -> Iterator[tuple[str, Renderabl
 
 def _where(where: Where) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
-    title = Text(printable(where.title), style="bold")
-    title.append(f"   {where.note}", style="not bold dim")
     number_width = max((len(str(line.number)) for line in where.code), default=0)
-    return Group(title, *(_code_line(line, number_width) for line in where.code))
+    return Group(_Title(where), *(_code_line(line, number_width) for line in where.code))
+
+
+@dataclass(frozen=True, slots=True)
+class _Title:
+    """File, line and function; what is to be done there beside it, or below where that is too wide."""
+
+    where: Where
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        del console
+        title, note = printable(self.where.title), self.where.note
+        is_beside = len(title) + 3 + len(note) <= options.max_width
+        yield Text(title, style="bold").append(f"{'   ' if is_beside else chr(10)}{note}", style="not bold dim")
 
 
 def _code_line(line: CodeLine, number_width: int) -> Text:

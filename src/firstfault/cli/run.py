@@ -151,17 +151,29 @@ def watch(
     Raises:
         FirstfaultError: the child cannot be started.
     """
+    from firstfault.capture.stop import EXIT_CODE as STOPPED
     from firstfault.cli.answer import answer
     from firstfault.cli.console import write_line
+    from firstfault.launch.closer_look import look_closer
     from firstfault.launch.supervise import supervise
 
     outcome = supervise(child, settings, quiet=quiet)
+    if outcome.run is not None and outcome.exit_code == STOPPED:
+        look_closer(outcome.run, child, settings, _say_nothing if quiet else _announce)
     if settings.enabled or as_json:
         try:
             answer(outcome.run, outcome.exit_code, outcome.signal, as_json=as_json, quiet=quiet, color=color)
         except FirstfaultError as error:  # the script has ended all the same, and its exit code is its own
             write_line(f"error: {error}", sys.stderr)
     end_as(outcome.exit_code, outcome.signal)
+
+
+def _announce(text: str) -> None:
+    click.echo(f"firstfault: {text}", err=True)
+
+
+def _say_nothing(text: str) -> None:
+    del text
 
 
 def end_as(exit_code: int, signal_number: int | None) -> None:

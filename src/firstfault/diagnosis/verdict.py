@@ -25,15 +25,16 @@ def diagnose(findings: Iterable[Finding], status: Status, run: str) -> Diagnosis
         run: the run's id.
     """
     ordered = sorted(_without_superseded(findings), key=causal_clock)
+    verdict = _verdict(ordered, status)
     first = _first_fault([finding for finding in ordered if finding.severity != "info"])
     if first is not None:
-        explained = [finding for finding in ordered if finding is not first and _explains(first, finding, ordered)]
+        others = [finding for finding in ordered if finding is not first]
+        explained = [finding for finding in others if _explains(first, finding, ordered)]
         first = _with_state_of_weights(first, status).replace(consequences=tuple(explained))
-        ordered = [first, *(f for f in ordered if f not in explained and causal_clock(f) != causal_clock(first))]
-        ordered = sorted(ordered, key=causal_clock)
+        ordered = sorted([first, *(f for f in others if f not in explained)], key=causal_clock)
     return Diagnosis(
         run=run,
-        verdict=_verdict(first, status),
+        verdict=verdict,
         coverage=_coverage(status),
         first_fault=first,
         findings=tuple(ordered),
@@ -90,12 +91,13 @@ def _with_state_of_weights(first: Finding, status: Status) -> Finding:
     return first
 
 
-def _verdict(first: Finding | None, status: Status) -> Verdict:
-    if first is not None and first.severity in ("fatal", "error"):
+def _verdict(findings: Sequence[Finding], status: Status) -> Verdict:
+    severities = {finding.severity for finding in findings}
+    if severities & {"fatal", "error"}:
         return "fault"
     if status.state in ("failed", "lost"):
         return "failed"
-    if first is not None:
+    if "warning" in severities:
         return "warning"
     coverage = status.coverage
     seen = coverage.losses > 0 and coverage.backwards > 0 and coverage.steps > 0

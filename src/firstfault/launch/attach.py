@@ -4,66 +4,92 @@
 from __future__ import annotations
 
 import atexit
-import json
+import contextlib
+import functools
 import os
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from firstfault.capture.environment import describe_environment
+from firstfault.capture.import_hook import after_import
 from firstfault.capture.user_code import location_of_frame
-from firstfault.errors import FirstfaultError
+from firstfault.launch.handover import Handover
+from firstfault.records.encoding import dumps
 from firstfault.records.run import Run
-from firstfault.records.step import Location
+from firstfault.records.step import Json, Location
+from firstfault.replay import initial_state
+from firstfault.replay.order import MicroscopeOrder
+from firstfault.replay.sandbox import enter
 from firstfault.session import Session, announce_on_stderr
 from firstfault.settings import Settings
-
-VARIABLE = "FIRSTFAULT_LAUNCH"
+from firstfault.store.layout import write_atomically
 
 
 def attach() -> None:
     """Watch this process if it is the one that was launched; a failure of ours is one line, no more."""
-    launch_text = os.environ.pop(VARIABLE, "")
-    if not launch_text:
-        return
     try:
-        launch = json.loads(launch_text)
-        for name in launch["variables"]:
-            os.environ.pop(name, None)
-        os.environ.update(launch["restore"])
-        if launch["parent"] != os.getppid():
-            return
-        _begin(launch)
+        handover = Handover.take()
+        if handover is not None:
+            _begin(handover)
     except Exception as error:  # noqa: BLE001  # before the script: the script must run whatever happens to us
         announce_on_stderr(f"firstfault: not watching, the script runs as it would ({error})")
 
 
-def _begin(launch: dict[str, Any]) -> None:
-    settings = Settings.from_environment(launch["settings"])
-    quiet = launch["quiet"]
+def _begin(handover: Handover) -> None:
+    order = MicroscopeOrder.from_environment()
+    if order is not None:
+        _enter_sandbox(order)
+    settings = Settings.from_environment({name: str(value) for name, value in handover.settings.items()})
     run = Run(
-        id=launch["id"],
+        id=handover.run,
         project=settings.project,
-        name=launch["name"],
+        name=handover.name,
         started=time.time(),
-        script=launch["script"],
-        argv=tuple(launch["argv"]),
+        script=handover.script,
+        argv=handover.argv,
         working_directory=os.getcwd(),
         environment=describe_environment(),
-        git=launch["git"],
-        seeds={"hash_seed": launch["hash_seed"]},
+        git=handover.git,
+        seeds={"hash_seed": handover.hash_seed},
     )
-    try:
-        session = Session(run, settings, _say_nothing if quiet else announce_on_stderr)
-    except FirstfaultError as error:
-        announce_on_stderr(f"firstfault: {error}")
-        return
+    session = Session(run, settings, _say_nothing if handover.quiet else announce_on_stderr)
     session.start()
+    if handover.states:
+        _restore_states(handover.states)
+    else:
+        _keep_states(session)
     watcher = _ExitWatcher(session)
     sys.excepthook = watcher.on_exception
-    # registered before the script's own, so it runs after them
+    # registered before the script's own, so it runs after them; and after the writer's, so it runs before that
     atexit.register(watcher.on_exit)
+
+
+def _enter_sandbox(order: MicroscopeOrder) -> None:
+    sandbox = enter(order.folder)
+    after_import("torch", lambda: sandbox.guard("torch", "torch.serialization", "torch.jit"))
+    after_import("safetensors", lambda: sandbox.guard("safetensors.torch"))
+
+
+def _restore_states(states: Mapping[str, Json]) -> None:
+    initial_state.restore(states, "python")
+    for library in ("numpy", "torch"):
+        after_import(library, functools.partial(initial_state.restore, states, library))
+
+
+def _keep_states(session: Session) -> None:
+    """Keep the random states the script begins with, so that it can be run again."""
+    states = initial_state.capture("python")
+
+    def keep(library: str) -> None:
+        states.update(initial_state.capture(library))
+        with contextlib.suppress(OSError):
+            write_atomically(session.layout.states_file, dumps(states).encode(), durable=False)
+
+    for library in ("numpy", "torch"):
+        after_import(library, functools.partial(keep, library))
 
 
 class _ExitWatcher:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -22,10 +21,11 @@ from typing import Any
 
 from firstfault.capture.environment import describe_git
 from firstfault.errors import FirstfaultError, StoreError
-from firstfault.launch.attach import VARIABLE
+from firstfault.launch.handover import Beginning, Handover
 from firstfault.records.encoding import dumps
 from firstfault.records.run import State
 from firstfault.settings import Settings
+from firstfault.store.documents import read_run, read_status
 from firstfault.store.layout import RunLayout, new_run_id, write_atomically
 
 _SITE = str(Path(__file__).with_name("site"))
@@ -57,7 +57,7 @@ def supervise(command: Sequence[str], settings: Settings, *, quiet: bool = False
     settings = dataclasses.replace(settings, home=home)
     run_id = new_run_id()
     directory = RunLayout.under(home, settings.project, run_id).path
-    return_code = _run(command, _environment(command, settings, run_id, quiet))
+    return_code = _run(command, child_environment(command, settings, run_id, quiet=quiet))
     found = directory if (directory / "run.json").exists() else None
     if found is not None:
         _finalise(directory, return_code)
@@ -80,32 +80,39 @@ def _usable_home(home: Path) -> Path:
         return instead
 
 
-def _environment(command: Sequence[str], settings: Settings, run_id: str, quiet: bool) -> dict[str, str]:
+def child_environment(
+    command: Sequence[str], settings: Settings, run_id: str, *, quiet: bool, again: Beginning | None = None
+) -> dict[str, str]:
+    """The environment in which the command watches itself.
+
+    Args:
+        again: how the run began that this one is to repeat.
+    """
     environment = dict(os.environ)
     script = _script_of(command)
-    restore = {"PYTHONPATH": environment["PYTHONPATH"]} if "PYTHONPATH" in environment else {}
-    variables = []
+    restored = {"PYTHONPATH": environment["PYTHONPATH"]} if "PYTHONPATH" in environment else {}
+    made_up = []
     if "PYTHONHASHSEED" not in environment:
         # as random as without us, but known, so that the run can be run again
-        environment["PYTHONHASHSEED"] = str(int.from_bytes(os.urandom(4), "little"))
-        variables.append("PYTHONHASHSEED")
-    environment["PYTHONPATH"] = os.pathsep.join([_SITE, *restore.values()])
-    environment[VARIABLE] = json.dumps(
-        {
-            "parent": os.getpid(),
-            "id": run_id,
-            "name": settings.name or (Path(script).name if script else Path(command[0]).name),
-            "script": script,
-            "argv": list(command),
-            "git": describe_git(os.getcwd()),
-            "settings": settings.to_environment(),
-            "quiet": quiet,
-            "hash_seed": environment["PYTHONHASHSEED"],
-            "variables": variables,
-            "restore": restore,
-        }
+        seed = int.from_bytes(os.urandom(4), "little") if again is None else again.hash_seed
+        environment["PYTHONHASHSEED"] = str(seed)
+        made_up.append("PYTHONHASHSEED")
+    environment["PYTHONPATH"] = os.pathsep.join([_SITE, *restored.values()])
+    handover = Handover(
+        parent=os.getpid(),
+        run=run_id,
+        name=settings.name or (Path(script).name if script else Path(command[0]).name),
+        script=script,
+        argv=tuple(command),
+        git=describe_git(os.getcwd()) if again is None else {},
+        settings=settings.to_environment(),
+        quiet=quiet,
+        hash_seed=environment["PYTHONHASHSEED"],
+        made_up=tuple(made_up),
+        restored=restored,
+        states={} if again is None else again.states,
     )
-    return environment
+    return environment | handover.to_environment()
 
 
 def _script_of(command: Sequence[str]) -> str | None:
@@ -159,8 +166,6 @@ def _outcome(return_code: int, run: Path | None) -> Outcome:
 
 def _finalise(directory: Path, return_code: int) -> None:
     """Write how the run ended where the child could not: it was killed, or left with a code of its own."""
-    from firstfault.store.documents import read_run, read_status
-
     layout = RunLayout(directory)
     try:
         status, _ = read_status(layout, read_run(layout), time.time())

@@ -23,9 +23,7 @@ Kind: TypeAlias = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Statistic: TypeAlias = Literal[
-    "numel", "mean", "std", "min", "max", "absmax", "l1", "l2", "zeros", "nans", "infs"
-]
+Statistic: TypeAlias = Literal["numel", "mean", "std", "min", "max", "absmax", "l1", "l2", "zeros", "nans", "infs"]
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 

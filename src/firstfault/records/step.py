@@ -63,7 +63,6 @@ class Update:
     learning_rates: tuple[float, ...]  #: one a parameter group
     location: Location | None  #: the user's line that called it
     by_hand: bool = False  #: parameters changed without an optimizer
-    skipped: bool = False  #: the loss scaler skipped it: the parameters did not change
     cleared: bool | None = None  #: gradients cleared since this optimizer's last update; None: cannot tell
     num_backwards: int = 0  #: backwards since this optimizer's last update
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -127,8 +128,13 @@ class TrainingInEvalMode(Rule):
         )
 
 
+_STEP_CALL = re.compile(r"([A-Za-z_][\w.]*)\.step\(\s*([A-Za-z_][\w.]*)?")
+
+
 def _variable_of(update: Update) -> str:
     """What the script calls the optimizer, from the line that called its step."""
-    code = update.location.code if update.location is not None else ""
-    head, found, _ = code.partition(".step(")
-    return head if found and head.replace(".", "").replace("_", "").isalnum() else "optimizer"
+    match = _STEP_CALL.match(update.location.code if update.location is not None else "")
+    if match is None:
+        return "optimizer"
+    owner, argument = match.groups()
+    return (argument or "optimizer") if "scaler" in owner.lower() else owner

@@ -25,26 +25,41 @@ class Growth:
     window: int
     _recent: deque[float] = field(default_factory=deque)
     lowest: float = math.inf
-    count: int = 0
 
     def add(self, value: float) -> float | None:
         """The factor by which the level has risen above the lowest before it; None while there are too few."""
-        self.count += 1
         self._recent.append(value)
-        if len(self._recent) <= 2 * self.window:
+        if len(self._recent) < 2 * self.window:
             return None
-        self._recent.popleft()
-        values = list(self._recent)
-        before, now = statistics.median(values[: self.window]), statistics.median(values[self.window :])
-        self.lowest = min(self.lowest, before)
-        return now / self.lowest if self.lowest > 0 else None
+        if len(self._recent) > 3 * self.window:
+            self._recent.popleft()
+        _, before, now = self._windows()
+        self.lowest = min(self.lowest, statistics.median(before))
+        return statistics.median(now) / self.lowest if self.lowest > 0 else None
 
     @property
     def is_rising(self) -> bool:
-        """Whether nearly each of the latest observations tops the level before them."""
+        """Whether it goes on rising. A jump to another level, however high, rises once and then no more."""
+        earliest, before, now = self._windows()
+        if not self._tops(now, before):
+            return False
+        is_steady = len(earliest) == self.window and self._tops(before, earliest)
+        return is_steady or self._num_leaps(now, max(before)) >= 3
+
+    def _windows(self) -> tuple[list[float], list[float], list[float]]:
         values = list(self._recent)
-        level = max(values[: self.window])
-        return sum(value > level for value in values[self.window :]) >= 0.8 * self.window
+        return values[: -2 * self.window], values[-2 * self.window : -self.window], values[-self.window :]
+
+    def _tops(self, later: list[float], earlier: list[float]) -> bool:
+        return sum(value > max(earlier) for value in later) >= 0.8 * self.window
+
+    def _num_leaps(self, values: list[float], highest: float) -> int:
+        """How many values are half as high again as all before them."""
+        count = 0
+        for value in values:
+            count += value > 1.5 * highest
+            highest = max(highest, value)
+        return count
 
 
 @dataclass
@@ -54,9 +69,9 @@ class ExplodingLoss(Rule):
     Symptom: the loss rises from step to step until it is infinite or NaN.
     Evidence: the median loss of the last steps against the lowest median before, and against the very first.
     Needs: the loss at every step.
-    Threshold and its source: 30 times the lowest level and 3 times the first losses, with 4 of 5 recent losses
-        above all of the window before. Set on the healthy matrix; a spike of 10 times or more is common
-        in healthy runs (Megatron's guard rerun_state_machine, factor 10 on single values).
+    Threshold and its source: 30 times the lowest level and 3 times the first losses, with 4 of 5 losses above all
+        five before them, twice in a row or by three leaps of a half and more. Set on the healthy matrix; a spike
+        of 10 times or more is common in healthy runs (Megatron's rerun_state_machine, on single values).
     False alarms: spikes (medians), a change of data (must go on rising), losses near 0 or below (a floor, and
         silence for losses that change sign), losses that begin near 0 (must top the first losses too).
     What to do: lower the learning rate, warm it up, clip the gradients.
@@ -100,7 +115,7 @@ class ExplodingLoss(Rule):
             step=step.step,
             stage="loss",
             place=step.place,
-            message=f"the loss is exploding: {factor:.0f} times its lowest level, and rising",
+            message=f"the loss is exploding: {_in_words(factor)} times its lowest level, and rising",
             cause="the steps are too large: each update overshoots, and the next gradient is larger",
             fix="lower the learning rate (by 10 to begin with), warm it up, or clip:\n"
             "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
@@ -143,7 +158,7 @@ class ExplodingGradients(Rule):
         if norms is None or self._has_spoken:
             return
         numbers = [value for value in norms.values if isinstance(value, float)]
-        total = math.sqrt(math.fsum(value * value for value in numbers)) if numbers else 0.0
+        total = math.hypot(*numbers)  # the squares of float64 norms overflow
         if not math.isfinite(total) or total == 0:
             return
         key = norms.names
@@ -175,7 +190,7 @@ class ExplodingGradients(Rule):
             step=step.step,
             stage="backward",
             place=step.place,
-            message=f"the gradients are exploding: {factor:.0f} times their lowest level, and rising",
+            message=f"the gradients are exploding: {_in_words(factor)} times their lowest level, and rising",
             cause="each update makes the next gradient larger: the learning rate is too high, or recurrent weights "
             "multiply the gradient at each time step",
             fix="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # between backward() and step()",
@@ -189,3 +204,7 @@ class ExplodingGradients(Rule):
                 Evidence(quantity=f"norm of {largest[1]}", value=largest[0], step=step.step),
             ),
         )
+
+
+def _in_words(factor: float) -> str:
+    return f"{factor:.0f}" if factor < 1e6 else f"{factor:.0e}"

@@ -43,12 +43,13 @@ class NonFiniteTraining(Rule):
     def observe(self, step: StepRecord) -> Iterable[Finding]:
         for event in step.events:
             if event.kind == "screen":
-                yield _of_screen(step, event.data)
+                yield finding_of_screen(step, event.data)
             elif event.kind == "output":
                 yield _of_output(step, event.data)
 
 
-def _of_screen(step: StepRecord, facts: Mapping[str, Any]) -> Finding:
+def finding_of_screen(step: StepRecord, facts: Mapping[str, Any]) -> Finding:
+    """The finding for what the screen's event says of a step."""
     loss = _number(facts.get("loss"))
     loss_is_bad = loss is not None and not math.isfinite(loss)
     evidence = []

@@ -43,7 +43,7 @@ class UpdateChangedNothing(Rule):
         for event in step.events_of("census"):
             self._scheduled = self._scheduled or bool(event.data["scheduled"])
         changes = [entry for entry in step.statistics_of("update") if entry.l2 is not None]
-        if not changes or any(update.skipped for update in step.updates):
+        if not changes:
             return
         rates = [rate for update in step.updates for rate in update.learning_rates]
         if any(entry.l2 != 0 for entry in changes):

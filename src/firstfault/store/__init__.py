@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The run directory: written in training, read anywhere. Only `layout` knows its paths."""

@@ -13,6 +13,7 @@ from firstfault.errors import FormatVersionError, StoreError
 from firstfault.records.encoding import from_json
 from firstfault.records.finding import Finding
 from firstfault.records.run import FORMAT_VERSION, Run, Status
+from firstfault.records.step import Json
 from firstfault.store.layout import RunLayout
 
 #: a running training writes its heartbeat each second
@@ -62,6 +63,15 @@ def read_status(layout: RunLayout, run: Run, now: float) -> tuple[Status, list[S
     if status.state == "running" and _is_lost(status, now):
         status = dataclasses.replace(status, state="lost")
     return status, skipped
+
+
+def read_states(layout: RunLayout) -> dict[str, Json]:
+    """The random states the run began with, by library; empty where they were not kept."""
+    try:
+        states = json.loads(layout.states_file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return states if isinstance(states, dict) else {}
 
 
 def read_findings(layout: RunLayout) -> tuple[tuple[Finding, ...], list[Skipped]]:

@@ -2,7 +2,7 @@
 """The run directory: the only file that knows its paths. Runs anywhere, in training too.
 
 <home>/.gitignore                                        so that no run is committed by accident
-<home>/<project>/<run id>/run.json, status.json
+<home>/<project>/<run id>/run.json, status.json, states.json
                           segments/<table>-<worker>-<number>.parquet
                           tail/<worker>.bin
                           findings/<number>.json
@@ -59,6 +59,10 @@ class RunLayout:
     @property
     def status_file(self) -> Path:
         return self.path / "status.json"
+
+    @property
+    def states_file(self) -> Path:
+        return self.path / "states.json"
 
     @property
     def segments(self) -> Path:
@@ -148,6 +152,6 @@ def run_layouts(home: Path) -> Iterator[RunLayout]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith(".") or folder.name == ".")
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []

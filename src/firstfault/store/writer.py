@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import importlib
 import os
 import threading
 import time
@@ -140,6 +141,11 @@ class RunWriter:
 
     def _work(self) -> None:
         try:
+            # Arrow brings numpy: not before there is something to write, so that the script imports it first
+            while not self._pending and not self._closing.wait(self._wake_seconds):
+                self._beat()
+            if not self._pending:
+                return
             with self._busy:
                 from firstfault.store.spool import Spool  # Arrow is loaded here, and not by the training
 
@@ -225,8 +231,8 @@ def _load_fork_handlers() -> None:
 
     Were they registered while a fork waits for the thread, Python would call their second half without the first.
     """
-    import concurrent.futures.thread
-    import logging  # noqa: F401  # for its handler
+    for name in ("logging", "concurrent.futures.thread"):
+        importlib.import_module(name)
 
 
 def _watch_forks(writer: RunWriter) -> None:

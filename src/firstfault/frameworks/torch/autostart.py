@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from firstfault.capture.protocol import Capture, Hub
+from firstfault.replay.order import MicroscopeOrder
 
 
 def start(hub: Hub) -> Capture:
@@ -11,7 +12,11 @@ def start(hub: Hub) -> Capture:
     from firstfault.frameworks.torch.capture import TorchCapture
 
     capture = TorchCapture(
-        recorder=hub.recorder, firewall=hub.firewall, stops_on_fatal=hub.stops_on_fatal, poll=hub.poll
+        recorder=hub.recorder,
+        firewall=hub.firewall,
+        stops_on_fatal=hub.stops_on_fatal,
+        poll=hub.poll,
+        order=MicroscopeOrder.from_environment(),
     )
     capture.install()
     return capture

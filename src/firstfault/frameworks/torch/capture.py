@@ -27,7 +27,9 @@ from firstfault.frameworks.torch.patches import Patches
 from firstfault.frameworks.torch.root_module import RootCall
 from firstfault.frameworks.torch.scene import Scene, caller_frame
 from firstfault.frameworks.torch.screen import Screen
+from firstfault.frameworks.torch.second_run import SecondRun
 from firstfault.frameworks.torch.updates import Updates
+from firstfault.replay.order import MicroscopeOrder
 
 
 class TorchCapture:
@@ -40,8 +42,11 @@ class TorchCapture:
         firewall: Firewall,
         stops_on_fatal: Callable[[str], bool],
         poll: Callable[[], None],
+        order: MicroscopeOrder | None = None,
     ) -> None:
         self.scene = Scene(recorder=recorder, firewall=firewall, stops_on_fatal=stops_on_fatal, poll=poll)
+        if order is not None:
+            self.scene.second_run = SecondRun(order, recorder, self.scene.models)
         self._patches = Patches()
         self._module_patches = Patches()  # taken off once torch.compile is used
         self._targets = Targets()
@@ -60,6 +65,8 @@ class TorchCapture:
         for module_part in (self._forwards, self._targets):
             module_part.install(self._module_patches)
         self._patches.wrap(torch, "compile", self._compile)
+        if self.scene.second_run is not None:
+            self.scene.second_run.begin_interval()
 
     def remove(self) -> None:
         """Put PyTorch back as it was."""

@@ -46,9 +46,11 @@ class Forwards:
 
     def install(self, patches: Patches) -> None:
         before = module_hooks.register_module_forward_pre_hook(self._before)
-        after = module_hooks.register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+        after = module_hooks.register_module_forward_hook(self._after, with_kwargs=True)
         patches.on_removal(before.remove)
         patches.on_removal(after.remove)
+        # the handle leaves this entry behind, and torch.compile takes it for a hook (torch 2.13)
+        patches.on_removal(lambda: module_hooks._global_forward_hooks_with_kwargs.pop(after.id, None))
 
     def begin_interval(self) -> None:
         """An update has been made: forget its calls."""
@@ -79,6 +81,8 @@ class Forwards:
         self._leave(module, kwargs, output)
 
     def _enter_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._stack and id(module) in self._scene.models.entries and not _is_nested():
+            self._stack.clear()  # a forward before this one raised an error, and the script went on
         if not self._stack:
             self._begin_root(module, args)
         self._stack.append(id(module))
@@ -86,11 +90,10 @@ class Forwards:
     def _leave_module(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
         self._stack.pop()
         is_root = not self._stack
-        if output is not None:
-            if self._looking:
-                self._look(module, output, is_root)
-            if is_root and self._current is not None:
-                self._end_root(self._current, kwargs, output)
+        if self._looking:
+            self._look(module, output, is_root)
+        if is_root and self._current is not None:
+            self._end_root(self._current, kwargs, output)
         if is_root:
             self._current, self._looking = None, False
 
@@ -152,3 +155,12 @@ class Forwards:
             pending.statistics.append(statistics_of(tensor, series, call))
             if tensor.numel() <= _LARGEST_HISTOGRAM and (histogram := histogram_of(tensor, series, call)):
                 pending.histograms.append(histogram)
+
+
+def _is_nested() -> bool:
+    """Whether the module that is being called was called by another module."""
+    frame, num_calls = caller_frame(), 0
+    while frame is not None and num_calls < 2:
+        num_calls += frame.f_code is nn.Module._call_impl.__code__
+        frame = frame.f_back
+    return num_calls == 2

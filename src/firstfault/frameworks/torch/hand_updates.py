@@ -31,7 +31,7 @@ class HandUpdates:
 
     @property
     def _is_off(self) -> bool:
-        return self._scene.optimizers.num_updates > 0
+        return self._scene.optimizers.has_stepped
 
     def look(self) -> None:
         """Have parameters changed since the last backward? Then that was an update."""
@@ -52,6 +52,8 @@ class HandUpdates:
             )
             recorder.after_update(_KEY, update)
             self._count += 1
+            if self._scene.second_run is not None:
+                self._scene.second_run.begin_interval()
             self._scene.poll()
 
     def note_graph(self, loss: Tensor) -> None:

@@ -91,6 +91,7 @@ class Optimizers:
         self._keys = itertools.count(1)
         self._names: dict[str, int] = {}
         self.num_updates = 0
+        self.has_stepped = False  #: an optimizer has made an update, or is making its first
 
     def note_creation(self, optimizer: Optimizer, location: Location | None) -> None:
         self._creations.setdefault(optimizer, Creation(location))

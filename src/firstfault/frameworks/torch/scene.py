@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -26,6 +27,7 @@ class Scene:
     poll: Callable[[], None]  #: acts on what the engine has asked for; may raise TrainingStopped
     models: Models = field(default_factory=Models)
     optimizers: Optimizers = field(default_factory=Optimizers)
+    second_run: Any = None  #: the `SecondRun` of a child that is to look at one step
     is_quiet: bool = False  #: we are running the user's modules ourselves: look away
     is_compiled: bool = False  #: torch.compile is in use: no hooks on modules from there on
     has_tripped: bool = False  #: the screen has spoken already

@@ -50,19 +50,21 @@ class Screen:
             return
         bad = [name for name in suspects if has_non_finite(gradients[name])]
         if bad:
-            self._trip(bad, len(gradients))
+            self._trip(bad, gradients)
 
-    def _trip(self, bad: list[str], num_gradients: int) -> None:
+    def _trip(self, bad: list[str], gradients: Mapping[str, Tensor]) -> None:
         scene = self._scene
         scene.has_tripped = True
         value, line = self.loss
         facts: dict[str, Any] = {
             "bad_gradients": bad[:_MOST_NAMES],
             "num_bad": len(bad),
-            "num_gradients": num_gradients,
+            "num_gradients": len(gradients),
             "loss": to_json(value),
             "loss_location": to_json(line),
         }
+        if scene.second_run is not None:
+            scene.second_run.answer([gradients[name] for name in bad], facts)
         facts |= self._look_closer(value)
         scene.recorder.event("screen", **facts)
         if scene.stops_on_fatal(RULE):

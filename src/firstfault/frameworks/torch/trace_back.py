@@ -45,7 +45,8 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
         facts["parted"] = facts["parted"] or answer.parted
         if answer.bad is not None and answer.bad.origin == "made":
             facts.pop("bad_input", None)  # what was made bad here was made of good values
-            return facts | _operation_facts(answer.bad, call)
+            is_loss = isinstance(call.module, _Loss) and answer.bad.stage == "forward"
+            return facts | operation_facts(answer.bad, is_loss=is_loss) | {"rung": "root_module"}
         if has_bad_output(call):
             facts["bad_output_of"] = models.module_names.get(id(call.module), "") or type(call.module).__name__
             facts["bad_weights"] = _bad_weights(call)
@@ -70,8 +71,9 @@ def _bad_weights(call: RootCall) -> list[str]:
     return [name for name, tensor in named if tensor.is_floating_point() and has_non_finite(tensor)][:50]
 
 
-def _operation_facts(first_bad: FirstBadOperation, call: RootCall) -> dict[str, Any]:
-    stage = "loss" if isinstance(call.module, _Loss) and first_bad.stage == "forward" else first_bad.stage
+def operation_facts(first_bad: FirstBadOperation, *, is_loss: bool) -> dict[str, Any]:
+    """What the microscope says of an operation, as data of an event."""
+    stage = "loss" if is_loss else first_bad.stage
     return {
         "operation": first_bad.operation,
         "backward_node": first_bad.backward_node,
@@ -82,5 +84,4 @@ def _operation_facts(first_bad: FirstBadOperation, call: RootCall) -> dict[str, 
         "order": first_bad.order,
         "inputs": to_json(first_bad.inputs),
         "output": to_json(first_bad.output),
-        "rung": "root_module",
     }

@@ -45,6 +45,8 @@ class Updates:
         self._screen = screen
         self._copies: dict[int, Tensor] = {}
         self._skipped = False
+        self._is_first_look = True
+        self._ran_hooks = False
         self._before = scene.firewall.guard("optimizers", self._before_step)
         self._look = scene.firewall.guard("gradients", self._look_at_gradients)
         self._after = scene.firewall.guard("optimizers", self._after_step)
@@ -89,26 +91,30 @@ class Updates:
     def _scaler_step(
         self, original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        updates = self._scene.optimizers.num_updates
+        self._ran_hooks = False
         result = original(scaler, optimizer, *args, **kwargs)
-        if self._scene.optimizers.num_updates == updates:
+        if not self._ran_hooks:
             self._note_skip()
         return result
 
     def _note_scaler_skip(self) -> None:
-        self._scene.recorder.event("update_skipped", by="GradScaler")
+        self._scene.recorder.update_skipped("GradScaler")
 
     # before the update
 
     def _before_step(self, optimizer: Optimizer) -> None:
         scene = self._scene
         state = scene.optimizers.watched(optimizer)
+        scene.optimizers.has_stepped = self._ran_hooks = True
         scene.recorder.before_update(state.key)
         scene.poll()
+        self._is_first_look = True
         if state.num_models != len(scene.models.parameter_names) or state.has_changed(optimizer):
             self._name_parameters(optimizer, state)
         if state.count == 0 and self._begins_training(state):
             scene.recorder.event("training", optimizer=state.name)
+        if scene.recorder.is_full:
+            self._take_copies(state)
 
     def _begins_training(self, state: WatchedOptimizer) -> bool:
         """Whether another model is trained from here on, as in k-fold: all trained before is left alone."""
@@ -141,14 +147,15 @@ class Updates:
         values: list[Value] = [NO_GRADIENT] * len(state.parameters)
         for (i, _), norm in zip(gradients, norms, strict=True):
             values[i] = norm if scale is None else norm / scale
-        pending.add_norms(state.parameter_names, tuple(values))
+        pending.norm_names, pending.norm_values = state.parameter_names, tuple(values)
         self._skipped = self._is_skipping(optimizer)
-        if scene.recorder.is_full:
-            self._take_copies(state)
-            self._record_gradients(state, scale)
-        if state.count < NUM_CENSUSES:
-            self._census(optimizer, state)
-        self._note_eval_mode(state)
+        if self._is_first_look:  # a closure may be called many times in one step
+            self._is_first_look = False
+            if scene.recorder.is_full:
+                self._record_gradients(state, scale)
+            if state.count < NUM_CENSUSES:
+                self._census(optimizer, state)
+            self._note_eval_mode(state)
         if not self._skipped:
             self._screen.loss = (self._backwards.latest_value, self._backwards.latest)
             self._screen.look(state.parameter_names, values, {state.parameter_names[i]: g for i, g in gradients})
@@ -216,6 +223,9 @@ class Updates:
         scene = self._scene
         state = scene.optimizers.watched(optimizer)
         recorder = scene.recorder
+        if self._skipped:  # a fused optimizer runs its hooks even where it leaves the parameters alone
+            recorder.update_skipped("GradScaler")
+            return
         rates = learning_rates_of(optimizer)
         for number, rate in enumerate(rates):
             subject = state.name if len(rates) == 1 else f"{state.name}.{number}"
@@ -227,7 +237,6 @@ class Updates:
             count=state.count,
             learning_rates=rates,
             location=user_location(3),
-            skipped=self._skipped,
             cleared=state.cleared,
             num_backwards=state.num_backwards,
         )
@@ -235,6 +244,8 @@ class Updates:
         scene.optimizers.num_updates += 1
         state.begin_interval()
         self._forwards.begin_interval()
+        if scene.second_run is not None:
+            scene.second_run.begin_interval()
 
     def _record_changes(self, state: WatchedOptimizer) -> None:
         """Parameters as they are now, and by how much the update changed them."""

@@ -20,7 +20,8 @@ def after_import(name: str, callback: Callable[[], None]) -> Callable[[], None]:
     Returns:
         A function that takes the hook off again.
     """
-    if name in sys.modules:
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
         callback()
         return lambda: None
     finder = _Finder(name, callback)
@@ -41,7 +42,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname != self._name:
             return None
         self.remove()
-        for finder in sys.meta_path:
+        for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
             if spec is not None:
@@ -57,9 +58,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def _call_after_loading(loader: importlib.abc.Loader, callback: Callable[[], None]) -> None:
     load = loader.exec_module
+    earlier = vars(loader).get("exec_module")  # of another hook of this kind, on this very loader
 
     def load_and_call(module: ModuleType) -> None:
-        del loader.exec_module  # the instance's attribute: the class's own shows again
+        if earlier is None:
+            del loader.exec_module  # the instance's attribute: the class's own shows again
+        else:
+            loader.exec_module = earlier  # type: ignore[method-assign]  # as it was
         load(module)
         callback()
 

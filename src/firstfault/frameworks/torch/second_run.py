@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rung `child`: in a second run of the script, the bad step under the microscope. Runs in that child.
+
+The parent orders a step; the microscope is on from the end of the update before it. Once the screen trips, the
+answer is left for the parent and the process ends at once: nothing of the script runs any further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from firstfault.capture.recorder import Recorder
+from firstfault.frameworks.torch.microscope import Microscope
+from firstfault.frameworks.torch.models import Models
+from firstfault.frameworks.torch.trace_back import operation_facts
+from firstfault.records.encoding import to_json
+from firstfault.replay.order import MicroscopeOrder
+
+
+class SecondRun:
+    """Has the ordered step watched operation by operation."""
+
+    def __init__(self, order: MicroscopeOrder, recorder: Recorder, models: Models) -> None:
+        self._order = order
+        self._recorder = recorder
+        self._models = models
+        self._scope: Microscope | None = None
+        recorder.loss_history = []
+
+    def begin_interval(self) -> None:
+        """An update has been made, or the run begins: is the ordered step next?"""
+        self._leave()
+        if self._recorder.num_steps > self._order.step + 1:
+            self._answer({"parted": f"step {self._order.step} was finite when the script was run again"})
+        # the open step has this number until it closes; what comes now belongs to it or to the next one
+        upcoming = self._recorder.num_steps + (1 if self._recorder.is_open else 0)
+        if self._order.step <= upcoming:
+            self._scope = Microscope(self._models.module_names)
+            self._scope.__enter__()
+
+    def answer(self, bad: Sequence[Tensor], facts: dict[str, Any]) -> None:
+        """The screen has tripped: say where the bad gradients come from, and end."""
+        scope = self._scope
+        self._leave()
+        if scope is None:
+            self._answer(
+                {"parted": f"the script met non-finite gradients at step {self._recorder.num_steps} already"}
+            )
+            return
+        found = scope.first_bad(list(bad)) or scope.first_bad()
+        if found is not None:
+            facts |= operation_facts(found, is_loss=found.stage == "loss")
+        self._answer({"facts": {**facts, "rung": "child"}, "failure": scope.failure})
+
+    def _leave(self) -> None:
+        if self._scope is not None:
+            self._scope.__exit__(None, None, None)
+            self._scope = None
+
+    def _answer(self, answer: dict[str, Any]) -> None:
+        history = self._recorder.loss_history or []
+        self._order.write_answer({**answer, "losses": to_json([value.hex() for value in history])})
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(0)
