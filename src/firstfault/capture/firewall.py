@@ -33,24 +33,19 @@ class Firewall:
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
             if not self.enabled or part in self.switched_off:
                 return None
-            if self._is_inside:  # a callback of ours set off another: its time is being counted already
-                return self._call(part, function, *args, **kwargs)
+            was_inside, self._is_inside = self._is_inside, True
             began = clock()
-            self._is_inside = True
             try:
-                return self._call(part, function, *args, **kwargs)
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  # the boundary: nothing of ours may reach the training
+                self.switch_off(part, _in_words(error))
+                return None
             finally:
-                self._is_inside = False
-                self.seconds += clock() - began
+                self._is_inside = was_inside
+                if not was_inside:  # else a callback of ours set off another: its time is being counted already
+                    self.seconds += clock() - began
 
         return guarded
-
-    def _call(self, part: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  # the boundary: nothing of ours may reach the training
-            self.switch_off(part, f"{type(error).__name__}: {error}")
-            return None
 
     def switch_off(self, part: str, reason: str) -> None:
         """Leave a part out from here on, and say so once."""
@@ -59,3 +54,10 @@ class Firewall:
         reason = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
         self.switched_off[part] = reason
         self._warn(f"watching of {part} is switched off, the training goes on ({reason})")
+
+
+def _in_words(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # an error of somebody else's class, whose own text fails
+        return type(error).__name__

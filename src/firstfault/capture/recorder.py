@@ -9,13 +9,13 @@ end of the training loader, and at the end of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from firstfault.capture.budget import NUM_FIRST_STEPS, Budget
 from firstfault.capture.firewall import Firewall
 from firstfault.records.finding import Coverage, Overhead
-from firstfault.records.series import GradientNorms, Histogram, Series, TensorStatistics, Value
+from firstfault.records.series import GradientNorms, Histogram, Kind, Series, TensorStatistics, Value
 from firstfault.records.step import Event, Place, Scalar, StepRecord, Update
 
 
@@ -26,6 +26,7 @@ class Draft:
     full: bool = True
     place: Place = field(default_factory=Place)
     updates: list[Update] = field(default_factory=list)
+    losses: list[tuple[str, float, int]] = field(default_factory=list)  # subject, value, micro-step
     scalars: list[Scalar] = field(default_factory=list)
     norm_names: tuple[str, ...] = ()
     norm_values: tuple[Value, ...] = ()
@@ -36,12 +37,15 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.updates or self.scalars or self.events or self.statistics or self.num_backwards)
+        return not (
+            self.updates or self.losses or self.scalars or self.events or self.statistics or self.num_backwards
+        )
 
     def absorb(self, later: Draft) -> None:
         """Take in what was observed between two updates of one step."""
         self.full = self.full and later.full
         self.place = later.place
+        self.losses += later.losses
         self.scalars += later.scalars
         self.statistics += later.statistics
         self.histograms += later.histograms
@@ -55,6 +59,25 @@ class Draft:
         self.norm_names, self.norm_values = (), ()
         self.statistics.clear()
         self.histograms.clear()
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A closed step whose record is still to be made."""
+
+    step: int
+    time: float
+    seconds: float
+    draft: Draft
+
+
+#: with steps shorter than this, the calls of modules are not kept: that alone would cost the whole budget
+SHORT_STEP_SECONDS = 5e-3
+#: with steps shorter than this, records are made and judged in batches: one by one, with cold caches, takes
+#: several times as long
+_BATCHED_STEP_SECONDS = 50e-3
+_BATCH = 16
+_BATCH_SECONDS = 0.25
 
 
 class Recorder:
@@ -83,6 +106,9 @@ class Recorder:
         self._loss_subjects: set[str] = set()
         self._num_backwards = 0
         self._names_cache: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._series: dict[tuple[Kind, str], Series] = {}
+        self._closed: list[_Closed] = []
+        self._step_seconds = 0.0
         self._mark = (time.perf_counter(), 0.0)
         self._first_steps = (0.0, 0.0)  # our seconds and all seconds up to the end of the first full steps
         self._started = time.perf_counter()
@@ -99,9 +125,7 @@ class Recorder:
         self._loss_subjects.add(subject)
         if self.loss_history is not None:
             self.loss_history.append(value)
-        self.pending.scalars.append(
-            Scalar(series=Series("loss", subject), value=value, micro_step=self.pending.num_backwards)
-        )
+        self.pending.losses.append((subject, value, self.pending.num_backwards))
 
     def backward(self) -> None:
         self._num_backwards += 1
@@ -144,6 +168,11 @@ class Recorder:
         return self.pending.full
 
     @property
+    def has_short_steps(self) -> bool:
+        """Whether steps take so little time that only what every step needs can be afforded."""
+        return 0 < self._step_seconds < SHORT_STEP_SECONDS
+
+    @property
     def has_backwards(self) -> bool:
         return self._num_backwards > 0
 
@@ -170,6 +199,7 @@ class Recorder:
         self.close()
         draft, self.pending = self.pending, Draft(full=self.pending.full, place=self.pending.place)
         self._deliver(draft)
+        self.flush()
 
     def skip_withheld(self) -> None:
         """The update that was withheld goes ahead after all, as a step of its own."""
@@ -180,6 +210,7 @@ class Recorder:
         self.close()
         if any(event.kind != "phase" for event in self.pending.events):
             self.close_withheld()
+        self.flush()
 
     def _deliver(self, draft: Draft) -> None:
         now, ours = time.perf_counter(), self._firewall.seconds
@@ -187,22 +218,60 @@ class Recorder:
         self._mark = (now, ours)
         if self.num_steps < NUM_FIRST_STEPS:
             self._first_steps = (ours, now - self._started)
-        self._budget.account(self.num_steps, full=draft.full, ours=spent, rest=max(seconds - spent, 0.0))
-        record = StepRecord(
-            step=self.num_steps,
-            time=self._clock(),
-            seconds=seconds,
+        rest = max(seconds - spent, 0.0)
+        self._budget.account(self.num_steps, full=draft.full, ours=spent, rest=rest)
+        if self.num_steps >= NUM_FIRST_STEPS:
+            self._step_seconds = 0.9 * self._step_seconds + 0.1 * rest if self._step_seconds else rest
+        self._closed.append(_Closed(self.num_steps, self._clock(), seconds, draft))
+        if (
+            not 0 < self._step_seconds < _BATCHED_STEP_SECONDS
+            or draft.full
+            or draft.events
+            or len(self._closed) >= _BATCH
+            or self._closed[-1].time - self._closed[0].time > _BATCH_SECONDS
+        ):
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on the records of all closed steps."""
+        closed, self._closed = self._closed, []
+        for step in closed:
+            record = self._record_of(step)
+            for sink in self._sinks:
+                sink(record)
+
+    def _record_of(self, closed: _Closed) -> StepRecord:
+        draft = closed.draft
+        return StepRecord(
+            step=closed.step,
+            time=closed.time,
+            seconds=closed.seconds,
             place=draft.place,
             full=draft.full,
             updates=tuple(draft.updates),
-            scalars=tuple(draft.scalars),
+            scalars=tuple(self._scalars_of(draft)),
             gradient_norms=self._norms(draft),
             statistics=tuple(draft.statistics),
             histograms=tuple(draft.histograms),
             events=tuple(draft.events),
         )
-        for sink in self._sinks:
-            sink(record)
+
+    def _scalars_of(self, draft: Draft) -> Iterator[Scalar]:
+        for subject, value, micro_step in draft.losses:
+            yield Scalar(series=self._named("loss", subject), value=value, micro_step=micro_step)
+        for update in draft.updates:
+            several = len(update.learning_rates) > 1
+            for number, rate in enumerate(update.learning_rates):
+                subject = f"{update.optimizer}.{number}" if several else update.optimizer
+                yield Scalar(series=self._named("learning_rate", subject), value=rate)
+        yield from draft.scalars
+
+    def _named(self, kind: Kind, subject: str) -> Series:
+        """One Series object for all steps."""
+        series = self._series.get((kind, subject))
+        if series is None:
+            series = self._series[kind, subject] = Series(kind, subject)
+        return series
 
     def _norms(self, draft: Draft) -> GradientNorms | None:
         if not draft.norm_names:

@@ -26,7 +26,10 @@ class RuleLoop:
         if any(event.kind == "training" for event in record.events):
             self._rules = self._make()  # another model is trained from here on: windows start anew
         findings: list[Finding] = []
+        kinds = {event.kind for event in record.events}
         for rule in list(self._rules):
+            if (rule.needs_full and not record.full) or (rule.events and rule.events.isdisjoint(kinds)):
+                continue
             try:
                 findings.extend(rule.observe(record))
             except Exception as error:  # noqa: BLE001  # the boundary around each rule

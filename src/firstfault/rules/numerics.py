@@ -39,6 +39,7 @@ class NonFiniteTraining(Rule):
     """
 
     name: ClassVar[str] = "non_finite"  # of the family; findings carry the name of what was non-finite
+    events: ClassVar[frozenset[str]] = frozenset({"screen", "output"})
 
     def observe(self, step: StepRecord) -> Iterable[Finding]:
         for event in step.events:
@@ -245,6 +246,7 @@ class NonFiniteWeight(Rule):
     """
 
     name: ClassVar[str] = "non_finite_weight"
+    needs_full: ClassVar[bool] = True
     _has_spoken: bool = False
 
     def observe(self, step: StepRecord) -> Iterable[Finding]:

@@ -27,6 +27,7 @@ class OptimizerOfAnotherModel(Rule):
     """
 
     name: ClassVar[str] = "optimizer_of_another_model"
+    events: ClassVar[frozenset[str]] = frozenset({"census"})
     _spoken: set[str] = field(default_factory=set)
 
     def observe(self, step: StepRecord) -> Iterable[Finding]:
@@ -88,6 +89,7 @@ class ParameterWithoutOptimizer(Rule):
     """
 
     name: ClassVar[str] = "parameter_without_optimizer"
+    events: ClassVar[frozenset[str]] = frozenset({"census"})
     num_censuses: int = 2
     _streaks: dict[str, int] = field(default_factory=dict)
     _spoken: set[str] = field(default_factory=set)

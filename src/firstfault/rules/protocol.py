@@ -21,6 +21,9 @@ class Rule:
     """Base of all rules; parameters are typed fields of the (data)class, with defaults."""
 
     name: ClassVar[str] = ""  #: snake case, as findings and `--ignore` say it
+    #: kinds of events without one of which a record cannot interest the rule; empty: every record does
+    events: ClassVar[frozenset[str]] = frozenset()
+    needs_full: ClassVar[bool] = False  #: only records of steps looked at in full can interest the rule
     scope: ClassVar[Literal["worker", "run"]] = "worker"  #: `run`: sees whole steps of all workers
 
     def observe(self, step: StepRecord) -> Iterable[Finding]:

@@ -32,6 +32,7 @@ class UpdateChangedNothing(Rule):
     """
 
     name: ClassVar[str] = "update_changed_nothing"
+    needs_full: ClassVar[bool] = True
     num_updates: int = 2
     _unchanged: int = 0
     _is_over: bool = False
@@ -127,6 +128,7 @@ class ParameterWithoutGradient(Rule):
     """
 
     name: ClassVar[str] = "parameter_without_gradient"
+    events: ClassVar[frozenset[str]] = frozenset({"census"})
     num_updates: int = 3
     _counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _spoken: set[str] = field(default_factory=set)

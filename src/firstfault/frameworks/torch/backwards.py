@@ -60,6 +60,7 @@ class Backwards:
 
     def _before_backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
         self._hand_updates.look()
+        self._forwards.note_backward()
         for state in self._scene.optimizers.stepped():
             state.note_backward()
         for tensor in [tensors] if isinstance(tensors, Tensor) else tensors:
@@ -70,7 +71,8 @@ class Backwards:
         recorder = self._scene.recorder
         recorder.backward()
         for state in self._scene.optimizers.stepped():
-            state.mark_gradients()
+            if not state.cleared:
+                state.mark_gradients()
         self._hand_updates.after_backward()
 
     def _before_autograd_grad(self, outputs: Any, inputs: Any) -> None:

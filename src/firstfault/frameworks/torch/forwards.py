@@ -25,7 +25,6 @@ from firstfault.frameworks.torch.scene import Scene, caller_frame, is_watchable
 from firstfault.records.series import Kind, Series
 
 _NUM_CALLS = 16  # of one backward that can be run again
-_LARGEST_HISTOGRAM = 1 << 22  # elements
 
 
 class Forwards:
@@ -40,6 +39,7 @@ class Forwards:
         self._num_calls: dict[str, int] = {}
         self._order: dict[str, None] = {}  # modules called in this step with gradients on, in order
         self._looking = False
+        self._is_placed = False
         self.calls: deque[RootCall] = deque(maxlen=_NUM_CALLS)
         self._enter = scene.firewall.guard("modules", self._enter_module)
         self._leave = scene.firewall.guard("modules", self._leave_module)
@@ -58,6 +58,13 @@ class Forwards:
         self._num_calls.clear()
         self._order.clear()
 
+    def note_backward(self) -> None:
+        """Backward begins: where no call has told which batch it is, it is the one drawn last."""
+        recorder = self._scene.recorder
+        if not self._is_placed and (draw := self._batches.draw_of([])) is not None:
+            recorder.pending.place = place_of(draw, recorder.pending.num_backwards)
+        self._is_placed = False
+
     @property
     def order(self) -> list[str]:
         """Modules called with gradients on since the last update, in execution order (full steps only)."""
@@ -68,9 +75,18 @@ class Forwards:
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling() or (not self._looking and id(module) in self._scene.models.inner):
             return
-        if self._scene.is_quiet or not is_watchable():
+        if self._scene.is_quiet or not is_watchable() or (not self._stack and self._is_left_alone(module)):
             return
         self._enter(module, args)
+
+    def _is_left_alone(self, module: nn.Module) -> bool:
+        """Whether a call that the script makes itself need not be kept: nothing is lost but a way to repeat it."""
+        recorder = self._scene.recorder
+        if recorder.is_full or id(module) not in self._scene.models.entries:
+            return False
+        return isinstance(module, _Loss) or (
+            recorder.has_short_steps and recorder.has_backwards and module.training and torch.is_grad_enabled()
+        )
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         del args
@@ -108,16 +124,17 @@ class Forwards:
         if not learns and not module.training:
             scene.recorder.close()  # validation begins
         self._looking = scene.recorder.is_full and learns
-        self._current = begin_call(module, args, {})
+        # no versions of parameters: that they are the same is proved by the output
+        self._current = begin_call(module, args, {}, parameters=())
         if learns:
             self._note_inputs(args)
 
     def _note_inputs(self, args: tuple[Any, ...]) -> None:
         inputs = tensors_in(args)
         recorder = self._scene.recorder
-        draw = self._batches.draw_of(inputs)
-        if draw is not None:
+        if (draw := self._batches.draw_of(inputs)) is not None:
             recorder.pending.place = place_of(draw, recorder.pending.num_backwards)
+            self._is_placed = True
         if self._looking:
             for number, tensor in enumerate(inputs):
                 self._record("input", f"input.{number}", tensor)
@@ -153,7 +170,7 @@ class Forwards:
             self._num_calls[series_name] = call + 1
             series = Series(kind, subject)
             pending.statistics.append(statistics_of(tensor, series, call))
-            if tensor.numel() <= _LARGEST_HISTOGRAM and (histogram := histogram_of(tensor, series, call)):
+            if histogram := histogram_of(tensor, series, call):
                 pending.histograms.append(histogram)
 
 

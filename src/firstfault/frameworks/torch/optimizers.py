@@ -32,7 +32,7 @@ class WatchedOptimizer:
         self.num_models = -1  #: models known when the names were found
         self.num_backwards = 0  #: since the last update
         self.cleared: bool | None = None
-        self._baseline: list[tuple[weakref.ref[Tensor], int, int]] = []
+        self._baseline: list[tuple[Tensor, int, int]] = []  # parameter, identity and version of its gradient
 
     def has_changed(self, optimizer: Optimizer) -> bool:
         """Whether parameters were added or removed since the names were found."""
@@ -46,7 +46,7 @@ class WatchedOptimizer:
         for parameter in self.parameters:
             gradient = parameter.grad
             if gradient is not None:
-                self._baseline.append((weakref.ref(parameter), id(gradient), gradient._version))
+                self._baseline.append((parameter, id(gradient), gradient._version))
                 if len(self._baseline) == _NUM_WATCHED:
                     break
 
@@ -56,9 +56,8 @@ class WatchedOptimizer:
         if self.cleared or not self._baseline:
             return
         untouched = 0
-        for reference, identity, version in self._baseline:
-            parameter = reference()
-            gradient = None if parameter is None else parameter.grad
+        for parameter, identity, version in self._baseline:
+            gradient = parameter.grad
             if gradient is not None and id(gradient) == identity and gradient._version == version:
                 untouched += 1
         self.cleared = untouched < len(self._baseline)
@@ -90,6 +89,7 @@ class Optimizers:
         self._creations: weakref.WeakKeyDictionary[Optimizer, Creation] = weakref.WeakKeyDictionary()
         self._keys = itertools.count(1)
         self._names: dict[str, int] = {}
+        self._states: tuple[WatchedOptimizer, ...] = ()
         self.num_updates = 0
         self.has_stepped = False  #: an optimizer has made an update, or is making its first
 
@@ -113,11 +113,16 @@ class Optimizers:
                 created=self._creations.get(optimizer),
             )
             self._known[optimizer] = state
+            self._states = (*self._states, state)
+            weakref.finalize(optimizer, self._forget, state).atexit = False
         return state
 
-    def stepped(self) -> Iterator[WatchedOptimizer]:
+    def _forget(self, state: WatchedOptimizer) -> None:
+        self._states = tuple(other for other in self._states if other is not state)
+
+    def stepped(self) -> tuple[WatchedOptimizer, ...]:
         """Those alive that have made an update or are about to make their first."""
-        yield from list(self._known.values())
+        return self._states
 
     def created(self) -> Iterator[tuple[Optimizer, Creation]]:
         yield from list(self._creations.items())

@@ -48,7 +48,7 @@ def statistics_of(tensor: Tensor, series: Series, call: int = 0) -> TensorStatis
         return TensorStatistics(series=series, call=call, numel=numel, zeros=numel if values is not None else None)
     low_tensor, high_tensor = torch.aminmax(values)
     low, high = float(low_tensor), float(high_tensor)
-    total = float(values.sum(dtype=torch.float64 if values.numel() < 1 << 20 else None))
+    total = float(values.sum())
     l2 = float(torch.linalg.vector_norm(values))
     implicit = max(numel * (2 if tensor.is_complex() else 1) - values.numel(), 0)
     count = values.numel() + implicit
@@ -75,8 +75,16 @@ def statistics_of(tensor: Tensor, series: Series, call: int = 0) -> TensorStatis
     )
 
 
-def histogram_of(tensor: Tensor, series: Series, call: int = 0) -> Histogram | None:
-    """Exact counts by sign and power of two; None for an empty or unreadable tensor."""
+def histogram_of(tensor: Tensor, series: Series, call: int = 0, most: int = 1 << 16) -> Histogram | None:
+    """Counts by sign and power of two, exact over the first `most` elements; None where there are none.
+
+    The first elements of an activation are the first samples of the batch. All of a large tensor would cost
+    some 40 times its L2 norm.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() > most and tensor.layout is torch.strided and tensor.dim() > 0:
+        rows = max(most * tensor.shape[0] // tensor.numel(), 1)
+        tensor = tensor[:rows].reshape(-1)[:most]
     values = dense_values(tensor)
     if values is None or values.numel() == 0:
         return None

@@ -116,7 +116,7 @@ def begin_call(
         module=module,
         args=tuple(args),
         kwargs=dict(kwargs),
-        rng_state=RandomState.capture(),
+        rng_state=RandomState.of_torch(),
         mode=CallMode.capture(),
         training=module.training,
         input_versions=versions((args, kwargs)),

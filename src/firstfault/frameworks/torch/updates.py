@@ -26,10 +26,9 @@ from firstfault.frameworks.torch.scene import Scene, caller_frame
 from firstfault.frameworks.torch.screen import Screen
 from firstfault.records.encoding import to_json
 from firstfault.records.series import NO_GRADIENT, Kind, Series, Value
-from firstfault.records.step import Scalar, Update
+from firstfault.records.step import Update
 
 _LARGEST_COPY_BYTES = 256 << 20  # of the parameters, to see what an update changes
-_LARGEST_HISTOGRAM = 1 << 22  # elements
 
 
 class Updates:
@@ -48,6 +47,7 @@ class Updates:
         self._is_first_look = True
         self._ran_hooks = False
         self._before = scene.firewall.guard("optimizers", self._before_step)
+        self._before_and_look = scene.firewall.guard("optimizers", self._before_step_with_gradients)
         self._look = scene.firewall.guard("gradients", self._look_at_gradients)
         self._after = scene.firewall.guard("optimizers", self._after_step)
         self._note_skip = scene.firewall.guard("optimizers", self._note_scaler_skip)
@@ -62,12 +62,12 @@ class Updates:
     def _pre_hook(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         if self._scene.is_quiet or torch.compiler.is_compiling():
             return None
-        self._before(optimizer)
         # the hook is given the optimizer itself as the first argument
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if not callable(closure):
-            self._look(optimizer)
+            self._before_and_look(optimizer)
             return None
+        self._before(optimizer)
         watched = self._watched_closure(optimizer, closure)
         if "closure" in kwargs:
             return args, {**kwargs, "closure": watched}
@@ -115,6 +115,10 @@ class Updates:
             scene.recorder.event("training", optimizer=state.name)
         if scene.recorder.is_full:
             self._take_copies(state)
+
+    def _before_step_with_gradients(self, optimizer: Optimizer) -> None:
+        self._before_step(optimizer)
+        self._look_at_gradients(optimizer)
 
     def _begins_training(self, state: WatchedOptimizer) -> bool:
         """Whether another model is trained from here on, as in k-fold: all trained before is left alone."""
@@ -191,7 +195,7 @@ class Updates:
     def _record(self, kind: Kind, name: str, tensor: Tensor, draft: Any) -> None:
         series = Series(kind, name)
         draft.statistics.append(statistics_of(tensor, series))
-        if kind != "update" and tensor.numel() <= _LARGEST_HISTOGRAM and (counts := histogram_of(tensor, series)):
+        if kind != "update" and (counts := histogram_of(tensor, series)):
             draft.histograms.append(counts)
 
     def _census(self, optimizer: Optimizer, state: WatchedOptimizer) -> None:
@@ -226,16 +230,12 @@ class Updates:
         if self._skipped:  # a fused optimizer runs its hooks even where it leaves the parameters alone
             recorder.update_skipped("GradScaler")
             return
-        rates = learning_rates_of(optimizer)
-        for number, rate in enumerate(rates):
-            subject = state.name if len(rates) == 1 else f"{state.name}.{number}"
-            recorder.pending.scalars.append(Scalar(series=Series("learning_rate", subject), value=rate))
         if self._copies:
             self._record_changes(state)
         update = Update(
             optimizer=state.name,
             count=state.count,
-            learning_rates=rates,
+            learning_rates=learning_rates_of(optimizer),
             location=user_location(3),
             cleared=state.cleared,
             num_backwards=state.num_backwards,
