@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file may import which: the order of packages in `docs/decisions` and the design, held by the imports' syntax."""
+"""Which file may import which: the order of the packages, read from the syntax of every import."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SOURCES = Path(firstfault.__path__[0])
 #: a file imports only from its own package and from those before it
 ORDER = (
     *("errors", "settings", "plugins", "records", "statistics", "store", "query", "rules", "actions", "engine"),
-    *("capture", "diagnosis", "replay", "frameworks", "session", "runs", "reports", "launch", "sweeps"),
-    *("interchange", "cli", "__main__", "__init__"),
+    *("capture", "diagnosis", "replay", "frameworks", "session", "runs", "reports", "launch"),
+    *("sweeps", "interchange", "cli", "watching", "__main__", "__init__"),
 )
 #: names that say nothing: what has no home has no name yet
 NAMELESS = ("utils", "util", "helpers", "helper", "common", "misc", "manager", "base_cls")

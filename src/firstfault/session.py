@@ -17,16 +17,18 @@ from typing import Any
 from firstfault.capture.budget import Budget
 from firstfault.capture.firewall import Firewall
 from firstfault.capture.import_hook import after_import
+from firstfault.capture.metrics import numbers_of
 from firstfault.capture.protocol import Capture
 from firstfault.capture.recorder import Recorder
 from firstfault.capture.stop import TrainingStopped
+from firstfault.diagnosis.verdict import diagnose
 from firstfault.engine.in_process import InProcessEngine
 from firstfault.engine.loop import RuleLoop
-from firstfault.errors import StoreError
+from firstfault.errors import StoreError, UsageError
 from firstfault.plugins import framework_starters
-from firstfault.records.finding import Finding
+from firstfault.records.finding import Diagnosis, Finding
 from firstfault.records.run import Run, State, Status
-from firstfault.records.step import Location, StepRecord
+from firstfault.records.step import Json, Location, StepRecord
 from firstfault.rules.registry import rules_for
 from firstfault.settings import Settings
 from firstfault.store.layout import RunLayout
@@ -45,16 +47,17 @@ class Session:
     def __init__(self, run: Run, settings: Settings, announce: Callable[[str], None]) -> None:
         self.run = run
         self.settings = settings
-        self._announce = announce
+        self.announce = announce
         self._process = os.getpid()
         self._warnings: list[str] = []
         self._mailbox = Mailbox()
         self._captures: dict[str, Capture] = {}
         self._remove_hooks: list[Callable[[], None]] = []
         self._is_finished = False
+        self._last_status: Status | None = None
         self.stop_reason = ""
         self.findings: list[Finding] = []
-        self.last_record: StepRecord | None = None
+        self.last_record: StepRecord | None = None  #: of the last update
         self.layout = RunLayout.under(settings.home, settings.project, run.id)
         self.writer = RunWriter(self.layout)
         self.firewall = Firewall(self._warn)
@@ -110,16 +113,49 @@ class Session:
 
     # what the user tells us
 
-    def watch(self, model: Any) -> None:
-        for name, capture in self._captures.items():
-            self.firewall.guard(name, capture.watch)(model)
+    def watch(self, model: Any, optimizer: Any = None) -> None:
+        """Name a model's parameters before anything calls it.
 
-    def log(self, metrics: Mapping[str, float]) -> None:
-        from firstfault.records.series import Series
-        from firstfault.records.step import Scalar
+        Raises:
+            UsageError: it is a model of no framework that is watched.
+        """
+        known = [name for name in framework_starters() if _is_of(model, name)]
+        if not known or not (optimizer is None or _is_of(optimizer, known[0])):
+            what = type(model if not known else optimizer).__name__
+            frameworks = ", ".join(framework_starters())
+            raise UsageError(f"watch() was given {what}: it takes a model, and its optimizer, of {frameworks}")
+        if known[0] in self._captures and not self._is_finished:
+            self.firewall.guard("watch()", self._captures[known[0]].watch)(model, optimizer)
 
-        for name, value in metrics.items():
-            self.recorder.pending.scalars.append(Scalar(series=Series("metric", name), value=float(value)))
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Keep the user's own numbers, as series `metric/<name>` of the step they belong to.
+
+        Args:
+            metrics: by name; anything that `float` takes, but no text.
+            step: the user's own number for the moment, kept beside them in an event `log`.
+
+        Raises:
+            UsageError: a name is no text, or a value no number; nothing is kept then.
+        """
+        numbers = numbers_of(metrics)
+        if step is not None and not isinstance(step, int):
+            raise UsageError(f"log(step={step!r}): it takes a whole number")
+        if not self._is_finished and os.getpid() == self._process:
+            self.firewall.guard("metrics", self._log)(numbers, step)
+
+    def _log(self, numbers: Mapping[str, float], step: int | None) -> None:
+        if step is not None:
+            self.recorder.event("log", step=step, metrics=list(numbers))
+        self.recorder.metrics(numbers)
+
+    def configure(self, config: Mapping[str, Json]) -> None:
+        """Keep what the user configured, where `run.json` has been written already: in an event `config`."""
+        if not self._is_finished and os.getpid() == self._process:
+            self.recorder.event("config", values=dict(config))
+
+    def diagnosis(self) -> Diagnosis:
+        """What went wrong first, as far as is known now."""
+        return diagnose(self.findings, self.status, self.run.id)
 
     # closing
 
@@ -140,10 +176,21 @@ class Session:
             state = "stopped"
         self.writer.set_status(self._status("running"))
         self.writer.close()
-        self.writer.set_status(self._status(state, error, error_location))
+        self._last_status = self._status(state, error, error_location)
+        self.writer.set_status(self._last_status)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    @property
+    def status(self) -> Status:
+        """How the run stands: now, or as it ended."""
+        return self._last_status or self._status("running")
 
     def _keep(self, record: StepRecord) -> None:
-        self.last_record = record
+        if record.updates:
+            self.last_record = record
         self.writer.append(record)
 
     def _judge(self, record: StepRecord) -> None:
@@ -155,12 +202,12 @@ class Session:
         if finding.severity != "info":
             where = "" if finding.location is None else f" ({finding.location.file}:{finding.location.line})"
             step = "" if finding.step is None else f" at step {finding.step}"
-            self._announce(f"firstfault: {finding.severity}{step}: {finding.message}{where}")
+            self.announce(f"firstfault: {finding.severity}{step}: {finding.message}{where}")
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings:
             self._warnings.append(text)
-            self._announce(f"firstfault: {text}")
+            self.announce(f"firstfault: {text}")
 
     def _status(self, state: State, error: str = "", error_location: Location | None = None) -> Status:
         return Status(
@@ -175,6 +222,11 @@ class Session:
             overhead=self.recorder.overhead(),
             warnings=tuple(dict.fromkeys((*self._warnings, *self.writer.warnings))),
         )
+
+
+def _is_of(value: Any, framework: str) -> bool:
+    """Whether a value's class, or one it derives from, is the framework's own; imports nothing."""
+    return any(kind.__module__.partition(".")[0] == framework for kind in type(value).__mro__)
 
 
 def announce_on_stderr(text: str) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from firstfault.capture.budget import NUM_FIRST_STEPS, Budget
@@ -40,7 +42,7 @@ def test_it_keeps_to_its_share(share: float, full: float) -> None:
 
 def test_cheap_looks_are_still_no_more_than_one_step_in_ten() -> None:
     chosen, _ = _simulate(0.5, plain=0.0, full=1e-6, rest=1.0, steps=103)
-    assert [later - earlier for earlier, later in zip(chosen[3:], chosen[4:], strict=False)] == [10] * 9
+    assert [later - earlier for earlier, later in itertools.pairwise(chosen[3:])] == [10] * 9
 
 
 def test_plain_steps_that_cost_the_whole_share_still_leave_a_full_one_now_and_then() -> None:

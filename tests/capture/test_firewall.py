@@ -55,9 +55,7 @@ def test_a_part_that_fails_is_switched_off_with_one_warning(firewall: Firewall, 
     assert firewall.switched_off == {"losses": "ValueError: first line"}
 
 
-def test_all_functions_of_a_part_go_together_and_other_parts_go_on(
-    firewall: Firewall, warnings: list[str]
-) -> None:
+def test_all_functions_of_a_part_go_together_and_other_parts_go_on(firewall: Firewall, warnings: list[str]) -> None:
     failing, same, other = Part(1, KeyError("x")), Part(1, KeyError("y")), Part(0, KeyError())
     guards = [firewall.guard(*entry) for entry in (("a", failing.work), ("a", same.work), ("b", other.work))]
     assert [guarded(1) for guarded in guards] == [None, None, 1]
@@ -86,13 +84,13 @@ def test_out_of_memory_and_errors_without_words_are_told_by_their_kind(
 
 
 def test_an_error_that_cannot_even_be_said_is_caught_too(firewall: Firewall, warnings: list[str]) -> None:
-    class Unspeakable(Exception):
+    class UnspeakableError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
-    firewall.guard("a", Part(1, Unspeakable()).work)(1)
+    firewall.guard("a", Part(1, UnspeakableError()).work)(1)
     assert len(warnings) == 1
-    assert "Unspeakable" in warnings[0]
+    assert "UnspeakableError" in warnings[0]
 
 
 def test_switched_off_as_a_whole_nothing_is_called(firewall: Firewall) -> None:

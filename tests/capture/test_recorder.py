@@ -44,7 +44,7 @@ class Training:
             (
                 record.step,
                 [update.optimizer.removeprefix("optimizer ") for update in record.updates],
-                [scalar.value for scalar in record.scalars],
+                [scalar.value for scalar in record.scalars_of("loss")],
             )
             for record in self.records
         ]
@@ -106,7 +106,11 @@ def test_accumulated_micro_steps_are_losses_of_one_step(training: Training) -> N
     training.update(CRITIC, 1.0, 2.0, 3.0)
     training.update(CRITIC, 4.0)
     (record,) = training.records
-    assert [(scalar.value, scalar.micro_step) for scalar in record.scalars] == [(1.0, 0), (2.0, 1), (3.0, 2)]
+    assert [(scalar.value, scalar.micro_step) for scalar in record.scalars_of("loss")] == [
+        (1.0, 0),
+        (2.0, 1),
+        (3.0, 2),
+    ]
 
 
 def test_validation_and_the_end_of_the_loader_close_the_step_and_do_so_once(training: Training) -> None:

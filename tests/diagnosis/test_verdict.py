@@ -40,7 +40,8 @@ def _status(state: State = "finished", coverage: Coverage = SEEN, **more: Any) -
 def _diagnose(*findings: Finding, state: State = "finished", coverage: Coverage = SEEN) -> Diagnosis:
     """The diagnosis; it must not depend on the order in which findings are handed over."""
     answers = [
-        diagnose(order, _status(state, coverage), "r") for order in itertools.islice(itertools.permutations(findings), 24)
+        diagnose(order, _status(state, coverage), "r")
+        for order in itertools.islice(itertools.permutations(findings), 24)
     ]
     assert all(answer == answers[0] for answer in answers)
     return answers[0]
@@ -145,7 +146,8 @@ class TestFirstFault:
 
 class TestWeights:
     @pytest.mark.parametrize(
-        ("state", "weights"), [("stopped", "unspoilt"), ("finished", "spoilt"), ("running", "spoilt"), ("failed", "spoilt")]
+        ("state", "weights"),
+        [("stopped", "unspoilt"), ("finished", "spoilt"), ("running", "spoilt"), ("failed", "spoilt")],
     )
     def test_the_update_was_withheld_only_where_the_training_was_stopped(self, state: State, weights: str) -> None:
         diagnosis = _diagnose(_finding("non_finite_gradient", 4, "fatal", weights="unspoilt"), state=state)
@@ -170,7 +172,11 @@ class TestCloserLook:
         diagnosis = _diagnose(closer, *others)
         assert diagnosis.first_fault is not None
         told = [*diagnosis.findings, *diagnosis.first_fault.consequences]
-        assert {finding.rule for finding in told} == {"non_finite_activation", "non_finite_weight", "exploding_loss"}
+        assert {finding.rule for finding in told} == {
+            "non_finite_activation",
+            "non_finite_weight",
+            "exploding_loss",
+        }
 
 
 class TestVerdict:
@@ -225,4 +231,6 @@ class TestCauses:
         assert set().union(*EXPLAINS.values()) <= known
 
     def test_data_is_never_a_consequence(self) -> None:
-        assert not any(can_explain(cause, f"non_finite_{data}") for cause in EXPLAINS for data in ("input", "target"))
+        assert not any(
+            can_explain(cause, f"non_finite_{data}") for cause in EXPLAINS for data in ("input", "target")
+        )

@@ -73,7 +73,8 @@ def _judged_offline(reader: RunReader, *, ignore: tuple[str, ...] = ()) -> list[
 )
 def test_a_stored_run_is_judged_as_it_was_in_training(program: str, tmp_path: Path) -> None:
     reader = _recorded(_PROGRAMS / program, tmp_path / "home")
-    stored = list(reader.findings())
+    # the second run that looks closer is another process, and no rule: it adds a finding after the run has ended
+    stored = [finding for finding in reader.findings() if finding.rung != "child"]
     assert to_json(_judged_offline(reader)) == to_json(stored)
     assert bool(stored) is program.startswith("faulty")
     assert reader.skipped == ()
@@ -84,7 +85,7 @@ def test_many_findings_of_one_run_are_the_same_and_in_the_same_order(tmp_path: P
     (tmp_path / "train.py").write_text(_MANY_FAULTS)
     reader = _recorded(tmp_path / "train.py", tmp_path / "home", "--stop-on", "never")
     stored = list(reader.findings())
-    assert _MANY <= {finding.rule for finding in stored}
+    assert {finding.rule for finding in stored} >= _MANY
     assert to_json(_judged_offline(reader)) == to_json(stored)
     without = [finding for finding in stored if finding.rule not in ("exploding_loss", "non_finite_loss")]
     judged = _judged_offline(reader, ignore=("exploding_loss", "non_finite_loss"))

@@ -69,7 +69,7 @@ CODE
         ("model(torch.randn(4, 9))", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("optimizer.step(closure=lambda: 1 / 0)", "ZeroDivisionError: division by zero"),
         (
-            # Frames of ours stay in errors that other errors name as their cause: reported to the owner of attach.py.
+            # Ours stay in errors that others name as their cause: reported to the owner of attach.py.
             "try: loss.backward()\nexcept RuntimeError as error: raise ValueError('mine') from error",
             "ValueError: mine",
         ),

@@ -100,6 +100,22 @@ def test_a_training_that_is_ended_from_outside_leaves_a_run_and_an_answer(
     assert [record.step for record in records] == list(range(len(records)))
 
 
+def test_an_interrupt_in_the_first_second_ends_the_process_by_the_signal_too(
+    workplace: Any, training: str, wait: Wait
+) -> None:
+    # CPython ends by SIGINT unless something is run by `exec` at exit, as late imports do: then with 1, and a
+    # shell's loop goes on after Ctrl-C. Reported to the owner of attach.py.
+    workplace.write(training + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
+    process = workplace.start("train.py")
+    try:
+        wait(workplace.folder / "ready")
+        os.killpg(process.pid, signal.SIGINT)
+    finally:
+        ended = workplace.end(process)
+    assert ended.exit_code == -signal.SIGINT, ended.stderr
+    assert len(RunReader(ended.run).steps()) == 6
+
+
 def test_a_script_that_ends_at_once_by_os_exit_leaves_a_run_that_opens(workplace: Any, training: str) -> None:
     workplace.write(training + "\nimport os\nos._exit(7)\n")
     ended = workplace.watched("train.py")

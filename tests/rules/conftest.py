@@ -43,9 +43,7 @@ def make_record(
         updates=(default,) if updates is None else tuple(updates),
         scalars=tuple(Scalar(series=Series("loss", "train.py:6"), value=value) for value in losses),
         gradient_norms=None if norms is None else GradientNorms(names=tuple(norms), values=tuple(norms.values())),
-        statistics=tuple(
-            TensorStatistics(series=Series("update", f"p{i}"), l2=l2) for i, l2 in enumerate(changes)
-        ),
+        statistics=tuple(TensorStatistics(series=Series("update", f"p{i}"), l2=l2) for i, l2 in enumerate(changes)),
         events=tuple(events),
     )
 
@@ -53,7 +51,7 @@ def make_record(
 def make_census(optimizer: str = "SGD", **facts: Any) -> Event:
     """A census in which all is well, but for what is given."""
     well = {
-        "count": 0,
+        "number": 0,
         "num_parameters": 2,
         "without_gradient": [],
         "with_gradient": ["body.weight", "head.weight"],
@@ -62,10 +60,11 @@ def make_census(optimizer: str = "SGD", **facts: Any) -> Event:
         "unheld": [],
         "unheld_shapes": [],
         "made_after": [],
-        "made_after_location": None,
+        "unregistered": [],
+        "unheld_location": None,
         "partly_held": True,
+        "loaded": False,
         "scheduled": False,
-        "dtypes": ["float32"],
         "order": ["", "body", "head"],
         "created": {"file": "train.py", "line": 3, "code": "optimizer = SGD(...)", "function": ""},
     }

@@ -56,7 +56,7 @@ def _norms(draw: st.DrawFn) -> GradientNorms:
 
 def _census(names: list[str], without: list[str], unheld: list[str], scheduled: bool, count: int) -> Event:
     facts = {
-        "count": count,
+        "number": count,
         "num_parameters": len(names),
         "without_gradient": without,
         "with_gradient": names,
@@ -65,10 +65,11 @@ def _census(names: list[str], without: list[str], unheld: list[str], scheduled: 
         "unheld": unheld,
         "unheld_shapes": [[2, 2]] * len(unheld),
         "made_after": unheld[:1],
-        "made_after_location": None,
+        "unregistered": without[:1],
+        "unheld_location": None,
+        "loaded": not scheduled,
         "partly_held": bool(names),
         "scheduled": scheduled,
-        "dtypes": [],
         "order": [name.rpartition(".")[0] for name in names],
         "created": None,
     }
@@ -141,9 +142,7 @@ def test_a_rule_says_nothing_of_a_run_in_which_every_number_is_the_same(
     # what is non-finite is said by the screen's events, which are not here; 0 in all updates is a fault
     loss = value if isinstance(value, float) else None
     changed = value if isinstance(value, float) and value else 1.0
-    records = (
-        record(step, loss=loss, norms={"a": value, "b": value}, changes=(changed,)) for step in range(40)
-    )
+    records = (record(step, loss=loss, norms={"a": value, "b": value}, changes=(changed,)) for step in range(40))
     assert _said(rule(), records) == []
 
 

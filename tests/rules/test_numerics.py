@@ -82,7 +82,11 @@ def _with_weights(step: int, norm: float, **counts: int) -> StepRecord:
     [(1.0, "weights"), (float("nan"), "optimizer")],
 )
 def test_a_non_finite_weight_after_an_update_is_fatal_and_said_once(norm: float, stage: str, say: Say) -> None:
-    records = [_with_weights(0, 1.0, nans=0, infs=0), _with_weights(1, norm, nans=3), _with_weights(2, norm, nans=4)]
+    records = [
+        _with_weights(0, 1.0, nans=0, infs=0),
+        _with_weights(1, norm, nans=3),
+        _with_weights(2, norm, nans=4),
+    ]
     (finding,) = say(NonFiniteWeight(), records)
     assert (finding.step, finding.severity, finding.stage, finding.module) == (1, "fatal", stage, "a")
     assert finding.weights == "spoilt"

@@ -37,7 +37,7 @@ class TestOptimizerOfAnotherModel:
     def test_it_is_said_at_the_first_update_and_once(
         self, record: MakeRecord, census: MakeCensus, say: Say
     ) -> None:
-        records = [record(step, events=[census(**_another(count=step))]) for step in range(3)]
+        records = [record(step, events=[census(**_another(number=step))]) for step in range(3)]
         (finding,) = say(OptimizerOfAnotherModel(), records)
         assert (finding.step, finding.severity, finding.stage) == (0, "error", "optimizer")
         assert "made anew, copied or replaced" in finding.cause  # the shapes are the same
@@ -69,23 +69,35 @@ class TestOptimizerOfAnotherModel:
 
 class TestParameterWithoutOptimizer:
     def _records(self, record: MakeRecord, census: MakeCensus, **facts: Any) -> list[StepRecord]:
-        return [record(step, events=[census(count=step, **facts)]) for step in range(3)]
+        return [record(step, events=[census(number=step, **facts)]) for step in range(3)]
 
     def test_made_after_the_optimizer_is_an_error_where_it_was_made(
         self, record: MakeRecord, census: MakeCensus, say: Say
     ) -> None:
         where = {"file": "train.py", "line": 4, "code": "model.head = Linear(4, 2)", "function": ""}
-        facts = {"unheld": ["head.weight"], "made_after": ["head.weight"], "made_after_location": where}
+        facts = {"unheld": ["head.weight"], "made_after": ["head.weight"], "unheld_location": where}
         (finding,) = say(ParameterWithoutOptimizer(), self._records(record, census, **facts))
         assert (finding.step, finding.severity, finding.module) == (1, "error", "head")
         assert finding.location is not None
         assert (finding.location.line, finding.location.role) == (4, "edit")
 
-    def test_made_before_the_optimizer_is_a_warning_since_it_may_be_on_purpose(
-        self, record: MakeRecord, census: MakeCensus, say: Say
+    @pytest.mark.parametrize(
+        ("facts", "severity"),
+        [
+            # what runs last is never left out on purpose
+            ({"unheld": ["head.weight"], "with_gradient": ["body.weight"]}, "error"),
+            ({"unheld": ["head.weight"], "with_gradient": ["body.weight"], "loaded": True}, "error"),
+            # what runs first may be frozen so
+            ({"unheld": ["body.weight"], "with_gradient": ["head.weight"]}, "warning"),
+            ({"unheld": ["body.weight"], "with_gradient": ["head.weight"], "loaded": True}, "info"),
+            ({"unheld": ["Linear.weight"], "unregistered": ["Linear.weight"]}, "error"),
+        ],
+    )
+    def test_how_grave_it_is_depends_on_whether_it_may_be_on_purpose(
+        self, facts: dict[str, Any], severity: str, record: MakeRecord, census: MakeCensus, say: Say
     ) -> None:
-        (finding,) = say(ParameterWithoutOptimizer(), self._records(record, census, unheld=["head.weight"]))
-        assert (finding.severity, finding.step) == ("warning", 1)
+        (finding,) = say(ParameterWithoutOptimizer(), self._records(record, census, **facts))
+        assert (finding.severity, finding.step) == (severity, 1)
         assert finding.location is not None
         assert finding.location.line == 3
 
@@ -97,7 +109,7 @@ class TestParameterWithoutOptimizer:
 
     def test_once_is_not_enough(self, record: MakeRecord, census: MakeCensus, say: Say) -> None:
         unheld = [["head.weight"], [], ["head.weight"]]
-        records = [record(step, events=[census(count=step, unheld=entry)]) for step, entry in enumerate(unheld)]
+        records = [record(step, events=[census(number=step, unheld=entry)]) for step, entry in enumerate(unheld)]
         assert say(ParameterWithoutOptimizer(), records) == []
 
     def test_many_names_are_counted_and_not_all_said(

@@ -41,7 +41,7 @@ class TestUpdateChangedNothing:
         self, norm: Any, rate: float, cause: str, record: MakeRecord, census: MakeCensus, say: Say
     ) -> None:
         records = [
-            record(step, norms={"a": norm}, changes=[0.0], rate=rate, events=[census(count=step)])
+            record(step, norms={"a": norm}, changes=[0.0], rate=rate, events=[census(number=step)])
             for step in range(3)
         ]
         (finding,) = say(UpdateChangedNothing(), records)
@@ -85,7 +85,7 @@ class TestUpdateChangedNothing:
 
 class TestParameterWithoutGradient:
     def _records(self, record: MakeRecord, census: MakeCensus, **facts: Any) -> list[StepRecord]:
-        return [record(step, events=[census(count=step, **facts)]) for step in range(3)]
+        return [record(step, events=[census(number=step, **facts)]) for step in range(3)]
 
     def test_a_beginning_that_the_graph_does_not_reach_is_a_fault(
         self, record: MakeRecord, census: MakeCensus, say: Say
@@ -119,7 +119,7 @@ class TestParameterWithoutGradient:
         self, record: MakeRecord, census: MakeCensus, say: Say
     ) -> None:
         cut = {"without_gradient": ["body.weight"], "with_gradient": ["head.weight"]}
-        records = [record(step, events=[census(count=step, **(cut if step != 1 else {}))]) for step in range(3)]
+        records = [record(step, events=[census(number=step, **(cut if step != 1 else {}))]) for step in range(3)]
         assert say(ParameterWithoutGradient(), records) == []
 
     def test_parameters_of_another_model_are_left_to_their_own_rule(

@@ -32,5 +32,5 @@ class Capture(Protocol):
     def finish(self) -> None:
         """The run ends: tell the recorder what is left to tell, and put the framework back as it was."""
 
-    def watch(self, model: Any) -> None:
-        """Name a model's parameters before anything calls it."""
+    def watch(self, model: Any, optimizer: Any = None) -> None:
+        """Name a model's parameters before anything calls it, and know of an optimizer before it steps."""

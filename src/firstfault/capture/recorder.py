@@ -18,6 +18,8 @@ from firstfault.records.finding import Coverage, Overhead
 from firstfault.records.series import GradientNorms, Histogram, Kind, Series, TensorStatistics, Value
 from firstfault.records.step import Event, Place, Scalar, StepRecord, Update
 
+_MOST_METRICS_WITHOUT_BACKWARD = 100
+
 
 @dataclass(slots=True)
 class Draft:
@@ -102,6 +104,7 @@ class Recorder:
         self._clock = clock
         self._open: Draft | None = None
         self._open_keys: set[int] = set()
+        self._place = Place()  # of the last update
         self._optimizer_keys: set[int] = set()
         self._loss_subjects: set[str] = set()
         self._num_backwards = 0
@@ -134,6 +137,27 @@ class Recorder:
     def event(self, kind: str, subject: str = "", **data: object) -> None:
         self.pending.events.append(Event(kind=kind, subject=subject, data=data))  # type: ignore[arg-type]
 
+    def metrics(self, numbers: Mapping[str, float]) -> None:
+        """Numbers the user logs: of the update just made, or of the one to come once anything was seen of it."""
+        scalars = [Scalar(series=Series("metric", name), value=value) for name, value in numbers.items()]
+        is_late = not self.pending.num_backwards and self.pending.place == self._place
+        if self._open is not None and is_late:
+            self._open.scalars += scalars
+        elif self.num_steps and is_late:
+            self._add_to_closed(scalars)
+        else:
+            self.pending.scalars += scalars
+        if not self.has_backwards and len(self.pending.scalars) >= _MOST_METRICS_WITHOUT_BACKWARD:
+            self.close_withheld()  # nothing is learnt that could close a step: keep what is logged all the same
+
+    def _add_to_closed(self, scalars: list[Scalar]) -> None:
+        """Metrics of a step that is closed, as after a validation: a further record of the same step."""
+        record = StepRecord(
+            step=self.num_steps - 1, time=self._clock(), seconds=0.0, place=self._place, scalars=tuple(scalars)
+        )
+        for sink in self._sinks:
+            sink(record)
+
     def update_skipped(self, by: str) -> None:
         """A loss scaler let an update be: no step, since no parameter has changed."""
         self.pending.forget_measurements()
@@ -153,6 +177,7 @@ class Recorder:
             self._open.absorb(self.pending)
         self._open.updates.append(update)
         self._open_keys.add(key)
+        self._place = self._open.place
         self.pending = Draft(full=self._next_is_full(), place=self._open.place)
 
     def _next_is_full(self) -> bool:
@@ -170,7 +195,7 @@ class Recorder:
     @property
     def has_short_steps(self) -> bool:
         """Whether steps take so little time that only what every step needs can be afforded."""
-        return 0 < self._step_seconds < SHORT_STEP_SECONDS
+        return 0 < self._step_seconds < SHORT_STEP_SECONDS and self.loss_history is None
 
     @property
     def has_backwards(self) -> bool:
@@ -208,7 +233,9 @@ class Recorder:
     def close_rest(self) -> None:
         """The run ends: deliver the open step, and what came after it if that says anything by itself."""
         self.close()
-        if any(event.kind != "phase" for event in self.pending.events):
+        pending = self.pending
+        says_something = any(event.kind != "phase" for event in pending.events)
+        if says_something or any(scalar.series.kind == "metric" for scalar in pending.scalars):
             self.close_withheld()
         self.flush()
 

@@ -14,7 +14,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 
 from firstfault.records.step import Location
 
@@ -65,6 +65,22 @@ def location_of_frame(frame: FrameType | None) -> Location | None:
     return None
 
 
+def location_of_traceback(traceback: TracebackType | None) -> Location | None:
+    """The innermost line of the user's code through which an exception came, or None.
+
+    Lines are those of the traceback: a frame's own has moved on, where a `finally` or `with` has run since.
+    """
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_user_file(code.co_filename):
+            found = (code, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    if found is None:
+        return None
+    return location_of(found[0].co_filename, found[1], _function_name(found[0]))
+
+
 @functools.lru_cache(maxsize=4096)
 def location_of(filename: str, line: int, function: str = "") -> Location:
     """A location as it is shown: the file below the starting directory, with the text of the line."""
@@ -77,11 +93,26 @@ def location_of(filename: str, line: int, function: str = "") -> Location:
 
 
 def shown_path(filename: str) -> str:
-    """`filename` relative to the directory the run started in where it lies below it, else absolute."""
+    """`filename` relative to the directory the run started in where it lies below it, else absolute.
+
+    A cell of a notebook is called what stands beside it: `In[3]`.
+    """
+    if (cell := _cell_of(filename)) is not None:
+        return cell
     if filename.startswith("<"):
         return filename
     path = absolute(filename)
     return os.path.relpath(path, _START) if _is_below(path, _START) else path
+
+
+def _cell_of(filename: str) -> str | None:
+    """The cell as the notebook labels it, where `filename` is what IPython compiled a cell under."""
+    module = sys.modules.get("IPython.core.interactiveshell")
+    if module is None or not module.InteractiveShell.initialized():
+        return None
+    name_of = getattr(module.InteractiveShell.instance().compile, "format_code_name", None)  # IPython 8 and later
+    label = None if name_of is None else name_of(filename)
+    return None if label is None else str(label[1])
 
 
 def absolute(filename: str) -> str:

@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import os
-import sys
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any
 
 from firstfault.capture.environment import describe_environment
 from firstfault.capture.import_hook import after_import
-from firstfault.capture.user_code import location_of_frame
+from firstfault.launch.active import WatchedRun
 from firstfault.launch.handover import Handover
 from firstfault.records.encoding import dumps
 from firstfault.records.run import Run
-from firstfault.records.step import Json, Location
+from firstfault.records.step import Json
 from firstfault.replay import initial_state
 from firstfault.replay.order import MicroscopeOrder
 from firstfault.replay.sandbox import enter
@@ -61,10 +57,8 @@ def _begin(handover: Handover) -> None:
         _restore_states(handover.states)
     else:
         _keep_states(session)
-    watcher = _ExitWatcher(session)
-    sys.excepthook = watcher.on_exception
-    # registered before the script's own, so it runs after them; and after the writer's, so it runs before that
-    atexit.register(watcher.on_exit)
+    # its exit handler is registered before the script's own, so it runs after them
+    WatchedRun(session, is_launched=True).begin()
 
 
 def _enter_sandbox(order: MicroscopeOrder) -> None:
@@ -90,54 +84,6 @@ def _keep_states(session: Session) -> None:
 
     for library in ("numpy", "torch"):
         after_import(library, functools.partial(keep, library))
-
-
-class _ExitWatcher:
-    """Learns how the script ends."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._previous = sys.excepthook
-        self._error = ""
-        self._location: Location | None = None
-
-    def on_exception(
-        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        """Print the stack trace as ever, without our own frames in it, and remember the error."""
-        try:
-            self._error = f"{kind.__name__}: {error}".splitlines()[0] if str(error) else kind.__name__
-            self._location = _innermost_user_line(traceback, error)
-            traceback = without_our_frames(traceback)
-            error.__traceback__ = traceback
-        finally:
-            self._previous(kind, error, traceback)
-
-    def on_exit(self) -> None:
-        state: Any = "failed" if self._error else "finished"
-        self._session.finish(state, self._error, self._location)
-
-
-def _innermost_user_line(traceback: TracebackType | None, error: BaseException) -> Location | None:
-    if isinstance(error, SyntaxError) and error.filename:
-        return Location(file=error.filename, line=error.lineno or 0, code=(error.text or "").strip())
-    if traceback is None:
-        return None
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return location_of_frame(traceback.tb_frame)
-
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """The same traceback, without our frames between those of the user and of the library."""
-    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_OURS):
-        traceback = traceback.tb_next
-    if traceback is not None:
-        traceback.tb_next = without_our_frames(traceback.tb_next)
-    return traceback
 
 
 def _say_nothing(text: str) -> None:

@@ -28,6 +28,7 @@ from firstfault.store.reader import RunReader
 
 MOST_SECONDS = 60.0  #: of training that is run again
 _STARTUP_SECONDS = 30.0
+_TELLING = ("operation", "weights_location", "bad_input", "bad_target")
 
 
 def look_closer(
@@ -80,7 +81,7 @@ def _look(
         return None
     answer: dict[str, Any] = dict(child.answer)
     reason = answer.get("parted") or _parting(records, answer["losses"])
-    if reason or not answer["facts"].get("operation"):
+    if reason or not any(answer["facts"].get(fact) for fact in _TELLING):
         announce(f"the second run did not serve: {reason or 'no operation stood out'}")
         return None
     record = next(record for record in reversed(records) if any(event.kind == "screen" for event in record.events))

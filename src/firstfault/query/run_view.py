@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +22,13 @@ from firstfault.query.select import Collection, named, select
 from firstfault.records.finding import Finding
 from firstfault.records.run import Run, Status
 from firstfault.records.series import STATISTICS, Histogram, Series, Statistic
-from firstfault.records.step import StepRecord
+from firstfault.records.step import Json, StepRecord
 from firstfault.store.documents import Skipped
 from firstfault.store.layout import Table
 from firstfault.store.reader import RunReader
+from firstfault.store.rows import from_exact_json
+
+_EVENT_KEYS = ("step", "worker", "sequence", "ordinal")
 
 
 def open_run(run: str | Path = "last", home: Path | None = None) -> RunView:
@@ -82,6 +85,23 @@ class RunView:
             self._steps = self._reader.steps()
         return self._steps
 
+    @property
+    def config(self) -> dict[str, Json]:
+        """What the training was set to: as the run began, and as the script added to it."""
+        config = dict(self.run.config)
+        for _, data in self._events("config"):
+            config.update(data["values"])
+        return config
+
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """The trainings one after another in the run, as the folds of a cross-validation; most runs have one."""
+        if not self.steps:
+            return ()
+        begins = sorted({self.steps[0], *(step for step, _ in self._events("training"))})
+        ends = [*(step - 1 for step in begins[1:]), self.steps[-1]]
+        return tuple(Training(number, *span) for number, span in enumerate(zip(begins, ends, strict=True)))
+
     def refresh(self) -> None:
         """Looks again: a live run has grown meanwhile."""
         self._status: Status = self._reader.status
@@ -109,7 +129,12 @@ class RunView:
         return select(self._series, kind=kind, collection=collection, regex=regex)
 
     def values(
-        self, series: Series | str, statistic: Statistic = "l2", worker: int | None = None
+        self,
+        series: Series | str,
+        statistic: Statistic = "l2",
+        worker: int | None = None,
+        *,
+        training: int | None = None,
     ) -> tuple[Any, Any]:
         """Steps (int64, rising) and values (float64) at which a series was observed.
 
@@ -117,13 +142,19 @@ class RunView:
             series: a series or its name; the subject will do where one series has it.
             statistic: of a tensor; a loss, metric or learning rate has none, and the argument is ignored.
             worker: the first there is, if None.
+            training: its number in `trainings`; all of them, if None.
 
         Raises:
-            UsageError: the run has no such series, or there is no such statistic.
+            UsageError: the run has no such series or training, or there is no such statistic.
         """
         if statistic not in STATISTICS:
             raise UsageError(f"there is no statistic {statistic!r}: there are {', '.join(STATISTICS)}")
-        return self._reader.values(named(series, self.series()), statistic, worker)
+        steps, values = self._reader.values(named(series, self.series()), statistic, worker)
+        if training is None:
+            return steps, values
+        _, first, last = self._training(training)
+        within = (steps >= first) & (steps <= last)
+        return steps[within], values[within]
 
     def statistics(self, series: Series | str) -> Any:
         """All that was measured of one series, as a `pyarrow.Table` sorted by step.
@@ -163,6 +194,27 @@ class RunView:
         if name not in get_args(Table):
             raise UsageError(f"there is no table {name!r}: there are {', '.join(get_args(Table))}")
         return _sorted(self._reader.table(cast(Table, name)))
+
+    def _training(self, number: int) -> Training:
+        trainings = self.trainings
+        if not 0 <= number < len(trainings):
+            raise UsageError(f"the run has no training {number}: it has {len(trainings)}, counted from 0")
+        return trainings[number]
+
+    def _events(self, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Step and data of the events of a kind, in order."""
+        rows = self._reader.table("events", columns=(*_EVENT_KEYS, "what", "kind", "data"))
+        is_meant = pc.and_(pc.equal(rows.column("what").cast(pa.string()), "event"), pc.equal(rows["kind"], kind))
+        for row in rows.filter(is_meant).sort_by([(name, "ascending") for name in _EVENT_KEYS]).to_pylist():
+            yield row["step"], from_exact_json(row["data"])["data"]
+
+
+class Training(NamedTuple):
+    """One training within a run that holds several, one after another."""
+
+    number: int  #: from 0
+    first_step: int
+    last_step: int
 
 
 def _sorted(rows: Any) -> Any:

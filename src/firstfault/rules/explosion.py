@@ -25,9 +25,11 @@ class Growth:
     window: int
     _recent: deque[float] = field(default_factory=deque)
     lowest: float = math.inf
+    count: int = 0
 
     def add(self, value: float) -> float | None:
         """The factor by which the level has risen above the lowest before it; None while there are too few."""
+        self.count += 1
         self._recent.append(value)
         if len(self._recent) < 2 * self.window:
             return None
@@ -133,24 +135,31 @@ class ExplodingLoss(Rule):
 
 @dataclass
 class ExplodingGradients(Rule):
-    """The gradients have grown by orders of magnitude and go on growing.
+    """The gradients have grown by orders of magnitude: steadily, or at one blow and the loss with them.
 
     Symptom: the loss is about to explode, or jumps about.
-    Evidence: the median total L2 norm of the last steps against the lowest median before, and the first norms.
-    Needs: gradient L2 at every step.
-    Threshold and its source: 1000 times the lowest level and 100 times the first norms, rising. Norms swing far
-        more than losses: from a converged state (norm near 0) they grow a thousandfold in healthy runs, hence the
-        second bound.
-    False alarms: warm-up and converged models (bound on the first norms), spikes (medians).
+    Evidence: the median total L2 norm of the last steps against the lowest median before, and the first norms;
+        or one norm against the greatest so far, together with its loss against the greatest loss so far.
+    Needs: gradient L2 and the loss at every step.
+    Threshold and its source: steadily, 1000 times the lowest level and 100 times the first norms, rising: norms
+        swing far more than losses, and from a converged state they grow a thousandfold in healthy runs, hence
+        the second bound. At one blow, 100 times the greatest norm and 100 times the greatest loss of at least 8
+        steps: ten times Megatron's factor for a spike, in two signals at once.
+    False alarms: warm-up and converged models (bounds on the first and the greatest), spikes (medians; a blow
+        must show in the loss too). A single batch of broken samples can look like a blow.
     What to do: clip the gradients, lower the learning rate, look at the initialisation of recurrent weights.
     """
 
     name: ClassVar[str] = "exploding_gradients"
     factor: float = 1000.0
     factor_of_first: float = 100.0
+    factor_at_one_blow: float = 100.0
     window: int = 5
+    least_steps: int = 8
     _series: dict[tuple[str, ...], Growth] = field(default_factory=dict)
     _first: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
+    _greatest: dict[tuple[str, ...], float] = field(default_factory=dict)
+    _greatest_loss: float = 0.0
     _has_spoken: bool = False
 
     def observe(self, step: StepRecord) -> Iterable[Finding]:
@@ -162,18 +171,42 @@ class ExplodingGradients(Rule):
         if not math.isfinite(total) or total == 0:
             return
         key = norms.names
+        growth = self._series.setdefault(key, Growth(window=self.window))
         first = self._first.setdefault(key, [])
         if len(first) < self.window:
             first.append(total)
-        growth = self._series.setdefault(key, Growth(window=self.window))
         factor = growth.add(total)
-        if factor is None or factor < self.factor or total < self.factor_of_first * max(first):
-            return
-        if growth.is_rising:
+        greatest = self._greatest.get(key, 0.0)
+        self._greatest[key] = max(greatest, total)
+        blow = self._blow(step, total, greatest, growth.count)
+        if blow is not None:
             self._has_spoken = True
-            yield self._finding(step, total, factor, growth.lowest)
+            yield self._finding(
+                step,
+                total,
+                greatest * self.factor_at_one_blow,
+                f"{_in_words(blow)} times their greatest so far, and the loss with them",
+            )
+        elif factor is not None and factor >= self.factor and total >= self.factor_of_first * max(first):
+            if growth.is_rising:
+                self._has_spoken = True
+                lowest = growth.lowest
+                yield self._finding(
+                    step, total, lowest * self.factor, f"{_in_words(factor)} times their lowest level, and rising"
+                )
 
-    def _finding(self, step: StepRecord, total: float, factor: float, lowest: float) -> Finding:
+    def _blow(self, step: StepRecord, total: float, greatest: float, count: int) -> float | None:
+        """The factor by which this norm tops all before it, where the loss tops all before it as clearly."""
+        losses = [abs(scalar.value) for scalar in step.scalars_of("loss")]
+        loss, greatest_loss = max(losses, default=math.nan), self._greatest_loss
+        if losses and not math.isnan(loss):
+            self._greatest_loss = max(greatest_loss, loss)
+        if count <= self.least_steps or greatest <= 0 or greatest_loss <= 0:
+            return None
+        limit = self.factor_at_one_blow
+        return total / greatest if total >= limit * greatest and loss >= limit * greatest_loss else None
+
+    def _finding(self, step: StepRecord, total: float, threshold: float, how: str) -> Finding:
         norms = step.gradient_norms
         assert norms is not None
         largest = max(
@@ -190,7 +223,7 @@ class ExplodingGradients(Rule):
             step=step.step,
             stage="backward",
             place=step.place,
-            message=f"the gradients are exploding: {_in_words(factor)} times their lowest level, and rising",
+            message=f"the gradients are exploding: {how}",
             cause="each update makes the next gradient larger: the learning rate is too high, or recurrent weights "
             "multiply the gradient at each time step",
             fix="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # between backward() and step()",
@@ -198,9 +231,7 @@ class ExplodingGradients(Rule):
             location=FaultLocation.at(update.location if update is not None else None),
             confidence=0.8,
             evidence=(
-                Evidence(
-                    quantity="total gradient norm", value=total, threshold=lowest * self.factor, step=step.step
-                ),
+                Evidence(quantity="total gradient norm", value=total, threshold=threshold, step=step.step),
                 Evidence(quantity=f"norm of {largest[1]}", value=largest[0], step=step.step),
             ),
         )

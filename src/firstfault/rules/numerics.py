@@ -18,6 +18,14 @@ from firstfault.records.step import Location, Stage, StepRecord
 from firstfault.rules.advice import advice_for
 from firstfault.rules.protocol import Rule
 
+_RULE_OF_STAGE: dict[Stage, str] = {
+    "data": "non_finite_input",
+    "forward": "non_finite_activation",
+    "loss": "non_finite_loss",
+    "backward": "non_finite_gradient",
+    "optimizer": "non_finite_weight",
+    "weights": "non_finite_weight",
+}
 _BAD_INPUT_FIX = (
     "clean or drop the samples before they reach the model:\n"
     "assert torch.isfinite(x).all(), (~torch.isfinite(x)).nonzero()"
@@ -105,7 +113,7 @@ def _of_output(step: StepRecord, facts: Mapping[str, Any]) -> Finding:
 
 def _bad_operation(facts: Mapping[str, Any], evidence: list[Evidence], common: dict[str, Any]) -> Finding:
     stage: Stage = facts["operation_stage"]
-    rule = {"forward": "non_finite_activation", "loss": "non_finite_loss"}.get(stage, "non_finite_gradient")
+    rule = _RULE_OF_STAGE.get(stage, "non_finite_gradient")
     operation = str(facts["operation"])
     node = facts.get("backward_node")
     module = facts.get("module")
@@ -172,6 +180,7 @@ def _bad_data(
         location=_location(facts.get("loss_location"), "ran"),
         evidence=(*evidence, found),
         samples=rows or None,
+        rung=facts.get("rung"),
         confidence=0.95,
         **common,
     )
@@ -188,8 +197,9 @@ def _bad_weights(facts: Mapping[str, Any], evidence: list[Evidence], common: dic
         cause="they were loaded or assigned so, or the update before this one overflowed",
         fix="check what is loaded or assigned: torch.isfinite(w).all(); lower the learning rate",
         module=names[0].rpartition(".")[0] or None,
-        location=_location(facts.get("loss_location"), "ran"),
+        location=_location(facts.get("weights_location"), "edit") or _location(facts.get("loss_location"), "ran"),
         evidence=(*evidence, found),
+        rung=facts.get("rung"),
         confidence=0.9,
         **{**common, "weights": "spoilt"},
     )

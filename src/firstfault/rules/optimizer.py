@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from firstfault.records.encoding import from_json
-from firstfault.records.finding import Evidence, FaultLocation, Finding
+from firstfault.records.finding import Evidence, FaultLocation, Finding, Severity
 from firstfault.records.step import Location, StepRecord
 from firstfault.rules.protocol import Rule
 
@@ -82,8 +82,10 @@ class ParameterWithoutOptimizer(Rule):
     Evidence: parameters with requires_grad and a gradient that are in no optimizer's groups.
     Needs: a census of the parameters at an optimizer's first updates.
     Threshold and its source: two censuses in a row. First moment it can be observed: the first update.
-    False alarms: a model that is frozen by leaving it out of the optimizer; that costs a backward for nothing,
-        so a warning says it, and an error only where the parameter was made after the optimizer.
+    False alarms: a pretrained model whose first layers are frozen by leaving them out of the optimizer. Where
+        weights were loaded and all that is left out runs before all that learns, an info says that it costs a
+        backward for nothing; without loaded weights, a warning. What runs last (a head, a decoder), what was
+        made after the optimizer, and what is in no model's list is never left out on purpose: an error.
     What to do: give the optimizer all of `model.parameters()`, after the last layer was made; or freeze them by
         `requires_grad_(False)`.
     """
@@ -104,26 +106,23 @@ class ParameterWithoutOptimizer(Rule):
                 yield self._finding(step, facts)
 
     def _finding(self, step: StepRecord, facts: Mapping[str, Any]) -> Finding:
-        made_after = list(facts["made_after"])
-        names = made_after or list(facts["unheld"])
+        severity, names, cause, fix = _why_unheld(facts)
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        where = facts.get("made_after_location")
+        where = (
+            facts.get("unheld_location") if facts["made_after"] or facts["unregistered"] else facts.get("created")
+        )
         return Finding(
             rule=self.name,
-            severity="error" if made_after else "warning",
+            severity=severity,
             step=step.step,
             stage="optimizer",
             place=step.place,
             message=f"no optimizer holds {shown}: these never learn",
-            cause="they were made after the optimizer had been given the model's parameters"
-            if made_after
-            else "the optimizer was given only some of the model's parameters",
-            fix="make the optimizer after the last layer: optimizer = ...(model.parameters())"
-            if made_after
-            else "optimizer.add_param_group({'params': ...}); or, if they are to stay, p.requires_grad_(False)",
+            cause=cause,
+            fix=fix,
             module=names[0].rpartition(".")[0] or None,
             location=FaultLocation.at(from_json(Location, where), "edit") if where else _created(facts),
-            confidence=0.95 if made_after else 0.7,
+            confidence={"error": 0.95, "warning": 0.7}.get(severity, 0.5),
             evidence=(
                 Evidence(
                     quantity="parameters with a gradient that no optimizer holds",
@@ -133,6 +132,36 @@ class ParameterWithoutOptimizer(Rule):
                 ),
             ),
         )
+
+
+def _why_unheld(facts: Mapping[str, Any]) -> tuple[Severity, list[str], str, str]:
+    """Severity, the parameters, cause and fix."""
+    if facts["unregistered"]:
+        return (
+            "error",
+            list(facts["unregistered"]),
+            "their layers are in a plain list or dict, so the model does not know of them",
+            "self.layers = nn.ModuleList([...])  # or nn.ModuleDict, nn.Sequential",
+        )
+    if facts["made_after"]:
+        return (
+            "error",
+            list(facts["made_after"]),
+            "they were made after the optimizer had been given the model's parameters",
+            "make the optimizer after the last layer: optimizer = ...(model.parameters())",
+        )
+    cause = "the optimizer was given only some of the model's parameters"
+    fix = "give it all of model.parameters(); or, if these are to stay as they are, p.requires_grad_(False)"
+    if not _runs_before_all_that_learns(facts):
+        return "error", list(facts["unheld"]), cause, fix
+    return ("info" if facts["loaded"] else "warning"), list(facts["unheld"]), cause, fix
+
+
+def _runs_before_all_that_learns(facts: Mapping[str, Any]) -> bool:
+    order = {module: position for position, module in enumerate(facts["order"])}
+    unheld = [order[m] for name in facts["unheld"] if (m := name.rpartition(".")[0]) in order]
+    learning = [order[m] for name in facts["with_gradient"] if (m := name.rpartition(".")[0]) in order]
+    return not unheld or not learning or max(unheld) < min(learning)
 
 
 def _created(facts: Mapping[str, Any]) -> FaultLocation | None:

@@ -142,7 +142,7 @@ class ParameterWithoutGradient(Rule):
             for name in list(counts):
                 if name not in without:
                     del counts[name]
-            if facts["count"] == 0:
+            if facts["number"] == 0:
                 counts.update(dict.fromkeys(without, 0))
             for name in counts:
                 counts[name] += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failure of ours at every place where a framework calls into us: the training ends with the very same weights."""
+"""A failure of ours at every place where a framework calls into us: the training ends with the same weights."""
 
 from __future__ import annotations
 
@@ -41,11 +41,13 @@ GUARDED: tuple[tuple[type, str, str], ...] = (
     (Creations, "_note_module_made", "creations"),
     (Creations, "_note_optimizer_made", "creations"),
     (Creations, "_note_mode_set", "creations"),
+    (Creations, "_note_weights_loaded", "creations"),
     (Forwards, "_enter_module", "modules"),
     (Forwards, "_leave_module", "modules"),
     (HandUpdates, "look", "losses gradients"),  # before each backward, and by itself at the end of the run
     (Updates, "_before_step", "optimizers"),
-    (Updates, "_look_at_gradients", "gradients"),
+    (Updates, "_before_step_with_gradients", "optimizers"),
+    (Updates, "_look_at_gradients", "optimizers gradients"),  # before the update, and where a closure returns
     (Updates, "_after_step", "optimizers"),
     (Updates, "_note_scaler_skip", "optimizers"),
 )
@@ -55,15 +57,15 @@ INNER = (
     (Forwards, "_look", "modules"),
     (Forwards, "_begin_root", "modules"),
     (Forwards, "_end_root", "modules"),
-    (Updates, "_census", "gradients"),
-    (Updates, "_record_gradients", "gradients"),
+    (Updates, "_census", "optimizers"),
+    (Updates, "_record_gradients", "optimizers"),
     (Updates, "_record_changes", "optimizers"),
     (Updates, "_take_copies", "optimizers"),
     (Updates, "_name_parameters", "optimizers"),
 )
 
 
-class Injected(Exception):
+class InjectedError(Exception):
     """Not a failure of the training."""
 
 
@@ -75,6 +77,7 @@ def _train() -> list[torch.Tensor]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=1)
     loss_function = nn.MSELoss()
+    model.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
     for epoch in range(2):
         model.train()
         for x, y in DataLoader(data, batch_size=3, shuffle=True):
@@ -99,7 +102,9 @@ def _train() -> list[torch.Tensor]:
         return loss
 
     optimizer.step(closure)
-    gradients = torch.autograd.grad(loss_function(model(data.tensors[0]), data.tensors[1]), list(model.parameters()))
+    gradients = torch.autograd.grad(
+        loss_function(model(data.tensors[0]), data.tensors[1]), list(model.parameters())
+    )
     with torch.no_grad():
         for parameter, gradient in zip(model.parameters(), gradients, strict=True):
             parameter -= 0.01 * gradient
@@ -125,7 +130,7 @@ class Watched:
         firewall = Firewall(self.warnings.append)
         recorder = Recorder(Budget(0.5), firewall, (self.records.append,))
         self.capture = TorchCapture(
-            recorder=recorder, firewall=firewall, stops_on_fatal=lambda rule: False, poll=lambda: None
+            recorder=recorder, firewall=firewall, stops_on_fatal=lambda _: False, poll=lambda: None
         )
 
     @contextlib.contextmanager
@@ -137,8 +142,8 @@ class Watched:
             self.capture.finish()
 
 
-def _failing(*args: Any, **kwargs: Any) -> Any:
-    raise Injected("of ours")
+def _failing(*_: Any, **__: Any) -> Any:
+    raise InjectedError("of ours")
 
 
 def test_watched_without_a_failure_the_weights_are_the_same_and_nothing_is_said(
@@ -152,7 +157,9 @@ def test_watched_without_a_failure_the_weights_are_the_same_and_nothing_is_said(
     assert len(watched.records) >= 5
 
 
-@pytest.mark.parametrize(("owner", "name", "part"), GUARDED + INNER, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("owner", "name", "part"), GUARDED + INNER, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_failure_of_ours_costs_one_part_and_one_warning_and_no_weight(
     owner: type, name: str, part: str, unwatched: list[torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +170,9 @@ def test_a_failure_of_ours_costs_one_part_and_one_warning_and_no_weight(
     assert _same(weights, unwatched)
     # one warning a part: the function that is looked at by two of them costs both
     assert [warning.split()[2] for warning in watched.warnings] == part.split()
-    assert all("is switched off, the training goes on (Injected: of ours)" in line for line in watched.warnings)
+    assert all(
+        "is switched off, the training goes on (InjectedError: of ours)" in line for line in watched.warnings
+    )
 
 
 @pytest.mark.parametrize(("owner", "name", "part"), GUARDED, ids=lambda value: getattr(value, "__name__", value))
@@ -175,7 +184,7 @@ def test_a_failure_that_comes_late_costs_no_weight_either(
     def failing_later(*args: Any, **kwargs: Any) -> Any:
         calls.append(name)
         if len(calls) >= 3:
-            raise Injected("of ours")
+            raise InjectedError("of ours")
         return original(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, failing_later)
@@ -202,7 +211,7 @@ def _guarded_in_the_sources() -> set[str]:
 
 
 def test_every_guarded_function_is_made_to_fail_here() -> None:
-    of_the_session = {"_keep", "_judge", "Lambda", "watch", "finish", "close_rest"}
+    of_the_session = {"_keep", "_judge", "Lambda", "watch", "_log", "finish", "close_rest"}
     renamed = {"on_exhausted": "_end_of_loader"}
     injected = {name for _, name, _ in GUARDED}
     assert {renamed.get(name, name) for name in _guarded_in_the_sources()} == injected | of_the_session
@@ -220,9 +229,8 @@ class TestSession:
             ("firstfault.engine.in_process.InProcessEngine.observe", "the rules"),
             ("firstfault.session.Session._begin_capture", "torch"),
             ("firstfault.frameworks.torch.capture.TorchCapture.install", "torch"),
-            # A failure of `watch` switches the part "torch" off, and with it the `finish` that puts PyTorch back:
-            # reported to the owner of session.py.
-            ("firstfault.frameworks.torch.capture.TorchCapture.watch", "torch"),
+            ("firstfault.frameworks.torch.capture.TorchCapture.watch", "watch()"),
+            ("firstfault.session.Session._log", "metrics"),
             ("firstfault.frameworks.torch.capture.TorchCapture.finish", "torch"),
             ("firstfault.capture.recorder.Recorder.close_rest", "the record"),
         ],
@@ -241,6 +249,7 @@ class TestSession:
         session = _session(tmp_path, said.append)
         session.start()
         session.watch(nn.Linear(1, 1))
+        session.log({"accuracy": 0.5})
         weights = _train()
         session.finish()
         assert _same(weights, unwatched)
@@ -264,7 +273,12 @@ class TestSession:
         session.finish()  # once is enough, twice does no harm
         assert _same(weights, unwatched)
         assert not [line for line in said if "switched off" in line]
-        assert (torch.autograd.backward, torch.optim.Optimizer.__init__, nn.Module.__init__, torch.compile) == before
+        assert (
+            torch.autograd.backward,
+            torch.optim.Optimizer.__init__,
+            nn.Module.__init__,
+            torch.compile,
+        ) == before
 
 
 def _session(home: Path, announce: Callable[[str], None]) -> Session:

@@ -86,6 +86,8 @@ class Backwards:
     def _note_loss(self, loss: Tensor) -> None:
         where = user_location(4)
         subject = f"{where.file}:{where.line}" if where is not None else "loss"
+        if self._scene.second_run is not None:
+            self._scene.second_run.note_loss(loss)
         self.latest = where
         self.latest_value = loss_value(loss, self._scale)
         self._scene.recorder.loss(subject, self.latest_value)

@@ -50,12 +50,13 @@ class TorchCapture:
         self._patches = Patches()
         self._module_patches = Patches()  # taken off once torch.compile is used
         self._targets = Targets()
+        self._targets.keeps = order is not None
         self._batches = Batches(firewall, self._end_of_loader)
         self._forwards = Forwards(self.scene, self._batches, self._note_unlearnt_output)
-        self._screen = Screen(self.scene, self._forwards, self._targets)
+        self._creations = Creations(firewall, self.scene.optimizers)
+        self._screen = Screen(self.scene, self._forwards, self._targets, self._creations)
         self._hand_updates = HandUpdates(self.scene, self._screen)
         self._backwards = Backwards(self.scene, self._forwards, self._hand_updates)
-        self._creations = Creations(firewall, self.scene.optimizers)
         self._updates = Updates(self.scene, self._forwards, self._backwards, self._creations, self._screen)
         self._note_compile = firewall.guard("torch.compile", self._prepare_for_compile)
 
@@ -78,8 +79,10 @@ class TorchCapture:
         self.scene.firewall.guard("gradients", self._hand_updates.look)()
         self.remove()
 
-    def watch(self, model: nn.Module) -> None:
-        """Name a model's parameters before anything calls it."""
+    def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Name a model's parameters before anything calls it, and know of an optimizer before it steps."""
+        if optimizer is not None:
+            self.scene.optimizers.note_creation(optimizer, None)
         if id(model) not in self.scene.models.module_names:
             self.scene.models.admit(model, caller_frame(2))
 

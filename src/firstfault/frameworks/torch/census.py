@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from firstfault.frameworks.torch.creations import Creations
+from firstfault.frameworks.torch.forwards import Forwards
 from firstfault.frameworks.torch.models import Models
 from firstfault.frameworks.torch.optimizers import Optimizers, WatchedOptimizer
 from firstfault.records.encoding import to_json
+from firstfault.records.step import Location
 
 _MOST_NAMES = 200
 NUM_CENSUSES = 3  #: of each optimizer's updates
@@ -22,28 +26,22 @@ def take_census(
     models: Models,
     optimizers: Optimizers,
     creations: Creations,
-    order: list[str],
+    forwards: Forwards,
 ) -> dict[str, Any]:
     """The facts about one optimizer's parameters just before it updates them, as an event's data."""
+    trainable = list(models.trainable())
+    in_models = {id(parameter) for _, parameter in trainable}
     held_here = {id(parameter) for parameter in state.parameters}
-    in_models = {id(parameter) for _, parameter in models.trainable()}
-    held = optimizers.held()
-    unheld = [
-        (name, parameter)
-        for name, parameter in models.trainable()
-        if parameter.grad is not None and id(parameter) not in held
-    ]
-    moment = state.created.moment if state.created is not None else None
     named = list(zip(state.parameter_names, state.parameters, strict=True))
-    made_after = [
-        name
-        for name, parameter in unheld
-        if moment is not None and creations.moment_of_parameter(parameter) > moment
-    ]
     foreign = [(n, p) for n, p in named if id(p) not in in_models and p.grad is None and p.requires_grad]
-    partly_held = any(id(parameter) in held_here for _, parameter in models.trainable())
+    unregistered = list(_unregistered(forwards, in_models))
+    held = optimizers.held()
+    unheld = [(n, p) for n, p in (*trainable, *unregistered) if p.grad is not None and id(p) not in held]
+    moment = state.created.moment if state.created is not None else None
+    late = [p for _, p in unheld if moment is not None and creations.moment_of_parameter(p) > moment]
+    strays = {id(parameter) for _, parameter in unregistered}
     return {
-        "count": state.count,
+        "number": state.num_censuses,
         "num_parameters": len(named),
         "without_gradient": _names(n for n, p in named if p.requires_grad and p.grad is None),
         "with_gradient": _names(n for n, p in named if p.grad is not None),
@@ -51,22 +49,28 @@ def take_census(
         "foreign_shapes": [list(p.shape) for _, p in foreign[:_MOST_NAMES]],
         "unheld": _names(n for n, _ in unheld),
         "unheld_shapes": [list(p.shape) for _, p in unheld[:_MOST_NAMES]],
-        "made_after": _names(made_after),
-        "made_after_location": to_json(_first_location(unheld, made_after, creations)),
-        "partly_held": partly_held,
+        "made_after": _names(n for n, p in unheld if any(p is other for other in late)),
+        "unregistered": _names(n for n, p in unheld if id(p) in strays),
+        "unheld_location": to_json(_location_of_first(unheld, creations)),
+        "partly_held": any(id(parameter) in held_here for _, parameter in trainable),
+        "loaded": creations.load_location is not None,
         "scheduled": any("initial_lr" in group for group in optimizer.param_groups),
-        "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in state.parameters}),
-        "order": order[:_MOST_NAMES],
+        "order": forwards.order[:_MOST_NAMES],
         "created": to_json(state.created.location if state.created is not None else None),
     }
 
 
-def _names(names: Any) -> list[str]:
+def _names(names: Iterable[str]) -> list[str]:
     return list(names)[:_MOST_NAMES]
 
 
-def _first_location(unheld: list[Any], made_after: list[str], creations: Creations) -> Any:
-    for name, parameter in unheld:
-        if name in made_after:
-            return creations.location_of_parameter(parameter)
-    return None
+def _unregistered(forwards: Forwards, in_models: set[int]) -> Iterator[tuple[str, Parameter]]:
+    """Parameters of modules that a model calls and does not know of, as those in a plain list."""
+    for module in forwards.unregistered.values():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad and id(parameter) not in in_models:
+                yield f"{type(module).__name__}.{name}", parameter
+
+
+def _location_of_first(unheld: list[tuple[str, Parameter]], creations: Creations) -> Location | None:
+    return creations.location_of_parameter(unheld[0][1]) if unheld else None

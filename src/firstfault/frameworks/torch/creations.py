@@ -26,13 +26,16 @@ class Creations:
         self._modules: weakref.WeakKeyDictionary[nn.Module, Creation] = weakref.WeakKeyDictionary()
         self._optimizers = optimizers
         self._eval_location: Location | None = None
+        self._load_location: Location | None = None
         self._note_module = firewall.guard("creations", self._note_module_made)
         self._note_optimizer = firewall.guard("creations", self._note_optimizer_made)
+        self._note_load = firewall.guard("creations", self._note_weights_loaded)
         self._note_mode = firewall.guard("creations", self._note_mode_set)
 
     def install(self, patches: Patches) -> None:
         patches.wrap(nn.Module, "__init__", self._init_module)
         patches.wrap(nn.Module, "eval", self._eval)
+        patches.wrap(nn.Module, "load_state_dict", self._load_state_dict)
         patches.wrap(Optimizer, "__init__", self._init_optimizer)
 
     def location_of(self, module: nn.Module) -> Location | None:
@@ -53,6 +56,11 @@ class Creations:
         """The user's line that last called `eval()`."""
         return self._eval_location
 
+    @property
+    def load_location(self) -> Location | None:
+        """The user's line that last loaded weights into a model; None if none ever did."""
+        return self._load_location
+
     def _creation_of_parameter(self, parameter: Tensor) -> Creation | None:
         for module, creation in list(self._modules.items()):
             if any(own is parameter for own in module._parameters.values()):
@@ -72,6 +80,13 @@ class Creations:
     def _eval(self, original: Callable[..., Any], module: nn.Module) -> Any:
         self._note_mode()
         return original(module)
+
+    def _load_state_dict(self, original: Callable[..., Any], module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        self._note_load()
+        return original(module, *args, **kwargs)
+
+    def _note_weights_loaded(self) -> None:
+        self._load_location = user_location(4) or self._load_location
 
     def _note_module_made(self, module: nn.Module) -> None:
         if module not in self._modules:

@@ -37,10 +37,11 @@ class Forwards:
         self._stack: list[int] = []  # ids of the modules being called, those inside them only on full steps
         self._current: RootCall | None = None
         self._num_calls: dict[str, int] = {}
-        self._order: dict[str, None] = {}  # modules called in this step with gradients on, in order
+        self._order: dict[str, None] = {}  # modules called in this step, in order
         self._looking = False
         self._is_placed = False
         self.calls: deque[RootCall] = deque(maxlen=_NUM_CALLS)
+        self.unregistered: dict[int, nn.Module] = {}  #: called by a model that does not know of them (full steps)
         self._enter = scene.firewall.guard("modules", self._enter_module)
         self._leave = scene.firewall.guard("modules", self._leave_module)
 
@@ -55,6 +56,7 @@ class Forwards:
     def begin_interval(self) -> None:
         """An update has been made: forget its calls."""
         self.calls.clear()
+        self.unregistered.clear()
         self._num_calls.clear()
         self._order.clear()
 
@@ -67,7 +69,7 @@ class Forwards:
 
     @property
     def order(self) -> list[str]:
-        """Modules called with gradients on since the last update, in execution order (full steps only)."""
+        """Modules called by models in training since the last update, in execution order (full steps only)."""
         return list(self._order)
 
     # the hooks
@@ -100,6 +102,8 @@ class Forwards:
         if self._stack and id(module) in self._scene.models.entries and not _is_nested():
             self._stack.clear()  # a forward before this one raised an error, and the script went on
         if not self._stack:
+            if id(module) not in self._scene.models.entries and _is_nested():
+                return  # inside a call that is not kept
             self._begin_root(module, args)
         self._stack.append(id(module))
 
@@ -155,8 +159,11 @@ class Forwards:
         if name is None:
             self._scene.models.refresh()
             name = self._scene.models.module_names.get(id(module), type(module).__name__)
-        if torch.is_grad_enabled():
-            self._order.setdefault(name)
+            if id(module) not in self._scene.models.module_names and any(
+                True for _ in module.parameters(recurse=False)
+            ):
+                self.unregistered[id(module)] = module
+        self._order.setdefault(name)
         if is_root:
             self._record("output", name or type(module).__name__, *tensors_in(output, limit=4))
         elif next(module.children(), None) is None:

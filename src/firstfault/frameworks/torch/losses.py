@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import _disable_current_modes
 
 from firstfault.frameworks.torch.patches import Patches
 
@@ -68,14 +69,22 @@ def _constant_factor(node: Any, scale: Tensor | None) -> tuple[float, Any]:
     if scale is not None and constant.data_ptr() == scale.data_ptr():
         return float(scale), below
     # `loss * 0.25` is a division by 4; `0.3 * loss` is a weight, and part of what the user calls the loss
-    factor = float(constant)
+    factor = _number(constant)
     return (factor, below) if factor > 0 and _is_count(1 / factor) else (1.0, None)
 
 
 def _divisor(constant: Tensor | None, below: Any) -> tuple[float, Any]:
-    if constant is None or constant.numel() != 1 or below is None or not _is_count(float(constant)):
+    if constant is None or constant.numel() != 1 or below is None or not _is_count(_number(constant)):
         return 1.0, None
-    return 1 / float(constant), below
+    return 1 / _number(constant), below
+
+
+def _number(constant: Tensor) -> float:
+    """The value of a constant that a graph holds; a dispatch mode (a counter of operations) fails on these."""
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return float(constant)
+    with _disable_current_modes():
+        return float(constant)
 
 
 def _is_count(number: float) -> bool:
@@ -87,6 +96,8 @@ class Targets:
 
     def __init__(self) -> None:
         self._latest: weakref.ref[Tensor] | None = None
+        self._kept: Tensor | None = None
+        self.keeps = False  #: hold on to the target (in a second run, where memory matters less than the answer)
         self._is_on = True
 
     def install(self, patches: Patches) -> None:
@@ -102,6 +113,7 @@ class Targets:
             target = args[1] if len(args) > 1 else kwargs.get("target")
             if isinstance(target, Tensor):
                 self._latest = weakref.ref(target)
+                self._kept = target if self.keeps else None
         return original(*args, **kwargs)
 
     def latest(self) -> Tensor | None:

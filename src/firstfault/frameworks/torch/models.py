@@ -24,6 +24,7 @@ class Models:
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
         self._plain: str | None = None  # the variable whose model needs no prefix
         self._variables: dict[int, str] = {}  # names found for tensors outside of models
+        self.version = 0  #: rises when a model is added, replaced or changed
         self.entries: set[int] = set()  #: ids of modules that the script calls itself
         self.inner: set[int] = set()  #: ids of modules that only other modules call
         self.module_names: dict[int, str] = {}
@@ -68,6 +69,7 @@ class Models:
             if id(module) not in self.entries:
                 self.inner.add(id(module))
         for name, parameter in root.named_parameters():
+            self.version += id(parameter) not in self.parameter_names
             self.parameter_names.setdefault(id(parameter), prefix + name)
             ids.append(id(parameter))
         # ids are used again once a model is gone (one model a fold): forget them with it

@@ -27,6 +27,7 @@ class WatchedOptimizer:
         self.name = name  #: `Adam`, or `Adam#1` for the second of its class
         self.created = created
         self.count = 0  #: updates so far
+        self.num_censuses = 0  #: since the models last changed
         self.parameters: tuple[Tensor, ...] = ()
         self.parameter_names: tuple[str, ...] = ()
         self.num_models = -1  #: models known when the names were found

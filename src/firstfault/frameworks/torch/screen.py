@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from firstfault.frameworks.torch import trace_back
+from firstfault.frameworks.torch.creations import Creations
 from firstfault.frameworks.torch.forwards import Forwards
 from firstfault.frameworks.torch.losses import Targets
 from firstfault.frameworks.torch.reductions import has_non_finite
@@ -31,10 +32,11 @@ _MOST_NAMES = 50
 class Screen:
     """Looks at the gradients an update is about to consume."""
 
-    def __init__(self, scene: Scene, forwards: Forwards, targets: Targets) -> None:
+    def __init__(self, scene: Scene, forwards: Forwards, targets: Targets, creations: Creations) -> None:
         self._scene = scene
         self._forwards = forwards
         self._targets = targets
+        self._creations = creations
         self.loss: tuple[float | None, Location | None] = (None, None)  #: what backward was last called on
 
     def look(self, names: Sequence[str], norms: Sequence[Value], gradients: Mapping[str, Tensor]) -> None:
@@ -64,7 +66,7 @@ class Screen:
             "loss_location": to_json(line),
         }
         if scene.second_run is not None:
-            scene.second_run.answer([gradients[name] for name in bad], facts)
+            scene.second_run.answer([gradients[name] for name in bad], lambda: self._look_closer(value))
         facts |= self._look_closer(value)
         scene.recorder.event("screen", **facts)
         if scene.stops_on_fatal(RULE):
@@ -76,11 +78,17 @@ class Screen:
         """Run the calls again; a failure of ours costs the detail, not the finding."""
         self._scene.is_quiet = True
         try:
-            return trace_back.explain(list(self._forwards.calls), self._scene.models, self._targets.latest(), loss)
+            return self._explain(list(self._forwards.calls), self._targets.latest(), loss)
         except Exception as error:  # noqa: BLE001  # the finding itself stands without its detail
             return {"closer_look_failed": f"{type(error).__name__}: {error}"}
         finally:
             self._scene.is_quiet = False
+
+    def _explain(self, calls: list[RootCall], target: Tensor | None, loss: float | None) -> dict[str, Any]:
+        facts = trace_back.explain(calls, self._scene.models, target, loss)
+        if facts.get("bad_weights") and self._scene.optimizers.num_updates == 0:
+            facts["weights_location"] = to_json(self._creations.load_location)
+        return facts
 
     def note_unlearnt_output(self, call: RootCall) -> None:
         """A module that the script called itself returned; nothing has been learnt so far in this run."""
@@ -91,7 +99,7 @@ class Screen:
         self._scene.has_tripped = True
         self._scene.is_quiet = True
         try:
-            facts = trace_back.explain([call], self._scene.models, None, None)
+            facts = self._explain([call], None, None)
         finally:
             self._scene.is_quiet = False
         self._scene.recorder.event("output", **facts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +18,8 @@ from torch import Tensor
 from firstfault.capture.recorder import Recorder
 from firstfault.frameworks.torch.microscope import Microscope
 from firstfault.frameworks.torch.models import Models
-from firstfault.frameworks.torch.trace_back import operation_facts
+from firstfault.frameworks.torch.reductions import has_non_finite
+from firstfault.frameworks.torch.trace_back import is_fed_by_input, operation_facts
 from firstfault.records.encoding import to_json
 from firstfault.replay.order import MicroscopeOrder
 
@@ -31,11 +32,13 @@ class SecondRun:
         self._recorder = recorder
         self._models = models
         self._scope: Microscope | None = None
+        self._bad_losses: list[Tensor] = []
         recorder.loss_history = []
 
     def begin_interval(self) -> None:
         """An update has been made, or the run begins: is the ordered step next?"""
         self._leave()
+        self._bad_losses.clear()
         if self._recorder.num_steps > self._order.step + 1:
             self._answer({"parted": f"step {self._order.step} was finite when the script was run again"})
         # the open step has this number until it closes; what comes now belongs to it or to the next one
@@ -44,8 +47,18 @@ class SecondRun:
             self._scope = Microscope(self._models.module_names)
             self._scope.__enter__()
 
-    def answer(self, bad: Sequence[Tensor], facts: dict[str, Any]) -> None:
-        """The screen has tripped: say where the bad gradients come from, and end."""
+    def note_loss(self, loss: Tensor) -> None:
+        """Backward is called on `loss`; a bad one is kept, since it is where the trail begins."""
+        if has_non_finite(loss):
+            self._bad_losses.append(loss.detach())
+
+    def answer(self, bad: Sequence[Tensor], explain: Callable[[], dict[str, Any]]) -> None:
+        """The screen has tripped: say where the bad gradients come from, and end.
+
+        Args:
+            bad: gradients that are non-finite.
+            explain: runs the root calls again, and says what that tells.
+        """
         scope = self._scope
         self._leave()
         if scope is None:
@@ -53,9 +66,14 @@ class SecondRun:
                 {"parted": f"the script met non-finite gradients at step {self._recorder.num_steps} already"}
             )
             return
-        found = scope.first_bad(list(bad)) or scope.first_bad()
-        if found is not None:
-            facts |= operation_facts(found, is_loss=found.stage == "loss")
+        found = scope.first_bad(self._bad_losses or list(bad)) or scope.first_bad()
+        facts = explain()
+        if found is not None and found.origin == "made" and "operation" not in facts:
+            facts |= operation_facts(found, found.stage)
+            if is_fed_by_input(found, facts.get("absorbed_input")):
+                facts["bad_input"] = facts["absorbed_input"]
+        if found is not None and facts.get("bad_weights") and found.stage not in ("forward", "backward"):
+            facts["weights_location"] = to_json(found.location)
         self._answer({"facts": {**facts, "rung": "child"}, "failure": scope.failure})
 
     def _leave(self) -> None:

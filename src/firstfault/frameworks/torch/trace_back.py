@@ -44,14 +44,19 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
         facts["replayed"] += 1
         facts["parted"] = facts["parted"] or answer.parted
         if answer.bad is not None and answer.bad.origin == "made":
-            facts.pop("bad_input", None)  # what was made bad here was made of good values
-            is_loss = isinstance(call.module, _Loss) and answer.bad.stage == "forward"
-            return facts | operation_facts(answer.bad, is_loss=is_loss) | {"rung": "root_module"}
+            if not is_fed_by_input(answer.bad, facts.get("bad_input")):
+                facts.pop("bad_input", None)
+            return (
+                facts
+                | operation_facts(answer.bad, is_loss=isinstance(call.module, _Loss))
+                | {"rung": "root_module"}
+            )
         if has_bad_output(call):
             facts["bad_output_of"] = models.module_names.get(id(call.module), "") or type(call.module).__name__
             facts["bad_weights"] = _bad_weights(call)
             return facts
-    facts.pop("bad_input", None)  # what came out of it was finite: it was masked or replaced
+    if "bad_input" in facts:  # what came out of it was finite: it was masked or replaced, or squashed
+        facts["absorbed_input"] = facts.pop("bad_input")
     if loss is not None and not math.isfinite(loss) and target is not None and has_non_finite(target):
         facts["bad_target"] = {"rows": list(non_finite_rows(target)), "shape": list(target.shape)}
     return facts
@@ -66,14 +71,29 @@ def _bad_inputs(call: RootCall) -> dict[str, Any] | None:
     return None
 
 
+def _is_mask(tensor: Tensor) -> bool:
+    """Whether minus infinity is all that is not finite: scores are masked so."""
+    return not bool(tensor.isnan().any()) and not bool((tensor == math.inf).any())
+
+
+def is_fed_by_input(bad: FirstBadOperation, bad_input: dict[str, Any] | None) -> bool:
+    """Whether an operation made NaN only because the script's input was bad already (0 times its infinity)."""
+    if bad_input is None or all(summary.num_nonfinite == 0 for summary in bad.inputs):
+        return False
+    return not (bad_input["is_mask"] and "softmax" in bad.operation)
+
+
 def _bad_weights(call: RootCall) -> list[str]:
     named = [*call.module.named_parameters(), *call.module.named_buffers()]
     return [name for name, tensor in named if tensor.is_floating_point() and has_non_finite(tensor)][:50]
 
 
-def operation_facts(first_bad: FirstBadOperation, *, is_loss: bool) -> dict[str, Any]:
-    """What the microscope says of an operation, as data of an event."""
-    stage = "loss" if is_loss else first_bad.stage
+def operation_facts(first_bad: FirstBadOperation, stage: str) -> dict[str, Any]:
+    """What the microscope says of an operation, as data of an event.
+
+    Args:
+        stage: what the finding is to say; the microscope itself sees only the stack it runs in.
+    """
     return {
         "operation": first_bad.operation,
         "backward_node": first_bad.backward_node,

@@ -109,7 +109,7 @@ class Updates:
         scene.recorder.before_update(state.key)
         scene.poll()
         self._is_first_look = True
-        if state.num_models != len(scene.models.parameter_names) or state.has_changed(optimizer):
+        if state.num_models != scene.models.version or state.has_changed(optimizer):
             self._name_parameters(optimizer, state)
         if state.count == 0 and self._begins_training(state):
             scene.recorder.event("training", optimizer=state.name)
@@ -133,7 +133,8 @@ class Updates:
         if self._scene.is_compiled or not len(models):
             models.search(frame)
         models.refresh()
-        state.num_models = len(models.parameter_names)
+        state.num_models = models.version
+        state.num_censuses = 0
         state.parameters = tuple(p for group in optimizer.param_groups for p in group["params"])
         state.parameter_names = tuple(
             models.name_of(p, f"{state.name}.parameter{i}", frame) for i, p in enumerate(state.parameters)
@@ -157,7 +158,7 @@ class Updates:
             self._is_first_look = False
             if scene.recorder.is_full:
                 self._record_gradients(state, scale)
-            if state.count < NUM_CENSUSES:
+            if state.num_censuses < NUM_CENSUSES:
                 self._census(optimizer, state)
             self._note_eval_mode(state)
         if not self._skipped:
@@ -200,8 +201,9 @@ class Updates:
 
     def _census(self, optimizer: Optimizer, state: WatchedOptimizer) -> None:
         scene = self._scene
-        facts = take_census(optimizer, state, scene.models, scene.optimizers, self._creations, self._forwards.order)
+        facts = take_census(optimizer, state, scene.models, scene.optimizers, self._creations, self._forwards)
         scene.recorder.event("census", state.name, **facts)
+        state.num_censuses += 1
 
     def _note_eval_mode(self, state: WatchedOptimizer) -> None:
         """Say where a model that this update trains was called in eval mode, though that makes a difference."""
