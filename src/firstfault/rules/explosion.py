@@ -187,13 +187,15 @@ class ExplodingGradients(Rule):
                 greatest * self.factor_at_one_blow,
                 f"{_in_words(blow)} times their greatest so far, and the loss with them",
             )
-        elif factor is not None and factor >= self.factor and total >= self.factor_of_first * max(first):
-            if growth.is_rising:
-                self._has_spoken = True
-                lowest = growth.lowest
-                yield self._finding(
-                    step, total, lowest * self.factor, f"{_in_words(factor)} times their lowest level, and rising"
-                )
+        elif (
+            factor is not None
+            and factor >= self.factor
+            and total >= self.factor_of_first * max(first)
+            and growth.is_rising
+        ):
+            self._has_spoken = True
+            how = f"{_in_words(factor)} times their lowest level, and rising"
+            yield self._finding(step, total, growth.lowest * self.factor, how)
 
     def _blow(self, step: StepRecord, total: float, greatest: float, count: int) -> float | None:
         """The factor by which this norm tops all before it, where the loss tops all before it as clearly."""

@@ -164,7 +164,8 @@ class ParameterWithoutGradient(Rule):
             cause="the graph is cut after these modules: detach(), .data, .item(), numpy, or an argmax",
             fix="keep the tensor in the graph up to the loss; if they are to stay, requires_grad_(False)",
             module=names[-1].rpartition(".")[0] or None,
-            location=FaultLocation.at(update.location if update is not None else None),
+            location=FaultLocation.at(_location(facts.get("cut_location")), "edit")
+            or FaultLocation.at(update.location if update is not None else None),
             confidence=0.85,
             evidence=(
                 Evidence(

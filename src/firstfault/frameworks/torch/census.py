@@ -3,20 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from firstfault.capture.user_code import location_of
 from firstfault.frameworks.torch.creations import Creations
-from firstfault.frameworks.torch.forwards import Forwards
+from firstfault.frameworks.torch.forwards import CallSite, Forwards
 from firstfault.frameworks.torch.models import Models
 from firstfault.frameworks.torch.optimizers import Optimizers, WatchedOptimizer
 from firstfault.records.encoding import to_json
 from firstfault.records.step import Location
 
 _MOST_NAMES = 200
+#: what takes a tensor out of the graph, as it is written
+_CUTS = re.compile(
+    r"\.detach_?\(|\.data\b|no_grad|inference_mode|\.numpy\(|\.item\(|\.tolist\(|torch\.(as_)?tensor\(|argmax|\.round\("
+)
 NUM_CENSUSES = 3  #: of each optimizer's updates
 
 
@@ -55,7 +63,8 @@ def take_census(
         "partly_held": any(id(parameter) in held_here for _, parameter in trainable),
         "loaded": creations.load_location is not None,
         "scheduled": any("initial_lr" in group for group in optimizer.param_groups),
-        "order": forwards.order[:_MOST_NAMES],
+        "order": _names(forwards.order),
+        "cut_location": to_json(_cut_location(named, forwards.order)),
         "created": to_json(state.created.location if state.created is not None else None),
     }
 
@@ -74,3 +83,29 @@ def _unregistered(forwards: Forwards, in_models: set[int]) -> Iterator[tuple[str
 
 def _location_of_first(unheld: list[tuple[str, Parameter]], creations: Creations) -> Location | None:
     return creations.location_of_parameter(unheld[0][1]) if unheld else None
+
+
+def _cut_location(named: list[tuple[str, Tensor]], order: Mapping[str, CallSite]) -> Location | None:
+    """The line that takes a tensor out of the graph, between the last module without and the first with gradient.
+
+    Looked for in the text of the user's function that calls both; the line of the second call where none is found.
+    """
+    learning = {name.rpartition(".")[0] for name, p in named if p.grad is not None}
+    still = {name.rpartition(".")[0] for name, p in named if p.requires_grad and p.grad is None}
+    before: CallSite | None = None
+    for module, site in order.items():
+        if module in learning:
+            return None if before is None else _line_that_cuts(before, site)
+        if module in still:
+            before = site
+    return None
+
+
+def _line_that_cuts(before: CallSite, after: CallSite) -> Location | None:
+    if not after.filename:
+        return None
+    if before[:2] == after[:2]:
+        for line in range(max(before.line - 3, 1), after.line + 1):
+            if _CUTS.search(linecache.getline(before.filename, line)):
+                return location_of(before.filename, line, before.function)
+    return location_of(after.filename, after.line, after.function)

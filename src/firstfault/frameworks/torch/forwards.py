@@ -9,14 +9,16 @@ inner modules return at once except on steps that are looked at in full.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.nn.modules.loss import _Loss
 
+from firstfault.capture.user_code import is_user_file
 from firstfault.frameworks.torch.batches import Batches, place_of
 from firstfault.frameworks.torch.patches import Patches
 from firstfault.frameworks.torch.reductions import histogram_of, statistics_of, tensors_in
@@ -25,6 +27,14 @@ from firstfault.frameworks.torch.scene import Scene, caller_frame, is_watchable
 from firstfault.records.series import Kind, Series
 
 _NUM_CALLS = 16  # of one backward that can be run again
+
+
+class CallSite(NamedTuple):
+    """The user's line that called a module."""
+
+    filename: str
+    function: str
+    line: int
 
 
 class Forwards:
@@ -37,7 +47,7 @@ class Forwards:
         self._stack: list[int] = []  # ids of the modules being called, those inside them only on full steps
         self._current: RootCall | None = None
         self._num_calls: dict[str, int] = {}
-        self._order: dict[str, None] = {}  # modules called in this step, in order
+        self._order: dict[str, CallSite] = {}  # modules called in this step, in order
         self._looking = False
         self._is_placed = False
         self.calls: deque[RootCall] = deque(maxlen=_NUM_CALLS)
@@ -68,9 +78,9 @@ class Forwards:
         self._is_placed = False
 
     @property
-    def order(self) -> list[str]:
+    def order(self) -> Mapping[str, CallSite]:
         """Modules called by models in training since the last update, in execution order (full steps only)."""
-        return list(self._order)
+        return self._order
 
     # the hooks
 
@@ -163,7 +173,8 @@ class Forwards:
                 True for _ in module.parameters(recurse=False)
             ):
                 self.unregistered[id(module)] = module
-        self._order.setdefault(name)
+        if name not in self._order:
+            self._order[name] = _call_site(caller_frame(2))
         if is_root:
             self._record("output", name or type(module).__name__, *tensors_in(output, limit=4))
         elif next(module.children(), None) is None:
@@ -188,3 +199,11 @@ def _is_nested() -> bool:
         num_calls += frame.f_code is nn.Module._call_impl.__code__
         frame = frame.f_back
     return num_calls == 2
+
+
+def _call_site(frame: FrameType | None) -> CallSite:
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return CallSite("", "", 0)
+    return CallSite(frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno)

@@ -46,11 +46,9 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
         if answer.bad is not None and answer.bad.origin == "made":
             if not is_fed_by_input(answer.bad, facts.get("bad_input")):
                 facts.pop("bad_input", None)
-            return (
-                facts
-                | operation_facts(answer.bad, is_loss=isinstance(call.module, _Loss))
-                | {"rung": "root_module"}
-            )
+            stage = "loss" if isinstance(call.module, _Loss) else "forward"
+            stage = "backward" if answer.bad.stage == "backward" else stage
+            return facts | operation_facts(answer.bad, stage) | {"rung": "root_module"}
         if has_bad_output(call):
             facts["bad_output_of"] = models.module_names.get(id(call.module), "") or type(call.module).__name__
             facts["bad_weights"] = _bad_weights(call)
@@ -64,10 +62,9 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
 
 def _bad_inputs(call: RootCall) -> dict[str, Any] | None:
     for number, tensor in enumerate(tensors_in((call.args, call.kwargs))):
-        if tensor.is_floating_point() and has_non_finite(tensor) and bool(tensor.isnan().any()):
-            return {
-                "bad_input": {"number": number, "rows": list(non_finite_rows(tensor)), "shape": list(tensor.shape)}
-            }
+        if tensor.is_floating_point() and has_non_finite(tensor):
+            facts = {"number": number, "rows": list(non_finite_rows(tensor)), "shape": list(tensor.shape)}
+            return {"bad_input": {**facts, "is_mask": _is_mask(tensor)}}
     return None
 
 
