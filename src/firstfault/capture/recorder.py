@@ -9,7 +9,7 @@ end of the training loader, and at the end of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from firstfault.capture.budget import NUM_FIRST_STEPS, Budget

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -29,6 +30,7 @@ class ExitWatcher:
         self._on_end = on_end
         self._previous = sys.excepthook
         self._error = ""
+        self._is_interrupted = False
         self._location: Location | None = None
 
     def install(self) -> None:
@@ -49,13 +51,39 @@ class ExitWatcher:
         try:
             self._error = say_error(error)
             self._location = innermost_user_line(traceback, error)
+            self._is_interrupted = isinstance(error, KeyboardInterrupt)
+            for linked in _chain(error):
+                linked.__traceback__ = without_our_frames(linked.__traceback__)
             traceback = without_our_frames(traceback)
-            error.__traceback__ = traceback
         finally:
             self._previous(kind, error, traceback)
 
     def on_exit(self) -> None:
         self._on_end("failed" if self._error else "finished", self._error, self._location)
+        if self._is_interrupted:
+            _end_as_interrupted()
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, and all that are printed with it: those it names as cause or came up while handling."""
+    found: dict[int, BaseException] = {}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        linked = waiting.pop()
+        if linked is not None and id(linked) not in found:
+            found[id(linked)] = linked
+            waiting += [linked.__cause__, linked.__context__, *getattr(linked, "exceptions", ())]
+    return list(found.values())
+
+
+def _end_as_interrupted() -> None:
+    """Have the interpreter end by SIGINT, as it does after Ctrl-C, so that a shell's loop ends too.
+
+    It remembers how the last code that it compiled from text ended; imports of ours, late, have come after the
+    script (`namedtuple` runs text).
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def say_error(error: BaseException) -> str:

@@ -93,8 +93,10 @@ class ExplodingLoss(Rule):
             losses.setdefault(scalar.series.subject, []).append(scalar.value)
         for subject, values in losses.items():
             value = sum(values) / len(values)
-            if not math.isfinite(value) or value <= 0:
-                self._spoken.add(subject)  # what can be negative has no factors; non-finite is another rule's
+            if not math.isfinite(value):
+                continue  # another rule's
+            if value <= 0:
+                self._spoken.add(subject)  # what can be negative has no factors
                 continue
             first = self._first.setdefault(subject, [])
             if len(first) < self.window:

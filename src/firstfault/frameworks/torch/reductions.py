@@ -50,6 +50,9 @@ def statistics_of(tensor: Tensor, series: Series, call: int = 0) -> TensorStatis
     low, high = float(low_tensor), float(high_tensor)
     total = float(values.sum())
     l2 = float(torch.linalg.vector_norm(values))
+    if not math.isfinite(l2 + total) and math.isfinite(low + high):  # float32 overflowed, no element did
+        wide = values.double()
+        total, l2 = float(wide.sum()), float(torch.linalg.vector_norm(wide))
     implicit = max(numel * (2 if tensor.is_complex() else 1) - values.numel(), 0)
     count = values.numel() + implicit
     mean = total / count
