@@ -97,7 +97,8 @@ class Session:
     # what the capture needs (`capture.protocol.Hub`)
 
     def stops_on_fatal(self, rule: str) -> bool:
-        return self.settings.stop_on != "never" and rule not in self.settings.ignore
+        del rule  # which it is turns out only in the finding; a silenced one lets the update go ahead
+        return self.settings.stop_on != "never"
 
     def poll(self) -> None:
         """Act on what the engine has asked for.

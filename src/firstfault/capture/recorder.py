@@ -9,7 +9,7 @@ end of the training loader, and at the end of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from firstfault.capture.budget import NUM_FIRST_STEPS, Budget
@@ -152,11 +152,9 @@ class Recorder:
 
     def _add_to_closed(self, scalars: list[Scalar]) -> None:
         """Metrics of a step that is closed, as after a validation: a further record of the same step."""
-        record = StepRecord(
-            step=self.num_steps - 1, time=self._clock(), seconds=0.0, place=self._place, scalars=tuple(scalars)
-        )
-        for sink in self._sinks:
-            sink(record)
+        draft = Draft(full=False, place=self._place, scalars=scalars)
+        self._closed.append(_Closed(self.num_steps - 1, self._clock(), 0.0, draft))
+        self.flush()
 
     def update_skipped(self, by: str) -> None:
         """A loss scaler let an update be: no step, since no parameter has changed."""

@@ -84,8 +84,11 @@ def _print_findings(console: Console, view: RunView) -> None:
         line.append(printable(headline_of(finding)))
         if finding.location is not None:
             file = PurePath(finding.location.file).name  # the panel has the whole path
-            line.append(printable(f"  {file}:{finding.location.line}"), style="dim")
-        console.print(line)
+            place = printable(f"  {file}:{finding.location.line}")
+            if line.cell_len + len(place) > console.width:
+                place = "\n          " + place.strip()
+            line.append(place, style="dim")
+        console.print(line, overflow="ellipsis", no_wrap=True)
     _print_more(console, len(view.findings) - _MOST_FINDINGS, "finding")
 
 
@@ -94,14 +97,12 @@ def _print_kinds(console: Console, view: RunView) -> None:
     if not kinds:
         return
     console.print(Text("\nseries", style="bold"))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="ellipsis", no_wrap=True)
+    width = max(len(line.kind) for line in kinds)
     for line in kinds:
         example = line.example if line.number == 1 else f"{line.example}, …"
-        table.add_row(Text(f"  {line.kind}"), str(line.number), Text(printable(example)))
-    console.print(table)
+        text = Text(f"  {line.kind:<{width}}  {line.number:>4}  ")
+        text.append(printable(example), style="dim")
+        console.print(text, overflow="ellipsis", no_wrap=True)
 
 
 def _print_curves(console: Console, curves: Sequence[Curve], num_more: int) -> None:

@@ -46,13 +46,13 @@ def _table(lines: tuple[RunLine, ...], width: int) -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("run", no_wrap=True)
-    table.add_column("name", overflow="ellipsis", no_wrap=True)
+    table.add_column("name", overflow="ellipsis", no_wrap=True, max_width=max(width - 68, 10))
     with_project = width >= 80 and len({line.project for line in lines}) > 1
     if with_project:
         table.add_column("project", overflow="ellipsis", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    table.add_column("last step", justify="right", no_wrap=True)
-    table.add_column("gravest finding", overflow="fold")
+    table.add_column("step", justify="right", no_wrap=True)
+    table.add_column("gravest finding", overflow="fold", min_width=20)
     for line in lines:
         style = SEVERITY_STYLES[line.severity] if line.severity else ""
         project = [Text(printable(line.project))] if with_project else []

@@ -119,7 +119,7 @@ def _bad_operation(facts: Mapping[str, Any], evidence: list[Evidence], common: d
     module = facts.get("module")
     what = f"the gradient of {operation}" if stage == "backward" else f"the result of {operation}"
     where = f" in {module}" if module else ""
-    evidence = evidence + _ranges(facts, operation)
+    evidence = evidence + _ranges(facts, f"derivative of {operation}" if stage == "backward" else operation)
     advice = advice_for(operation, stage)
     return Finding(
         rule=rule,
@@ -145,7 +145,7 @@ def _ranges(facts: Mapping[str, Any], operation: str) -> list[Evidence]:
     for number, summary in enumerate(facts.get("inputs") or ()):
         low, high = summary.get("min"), summary.get("max")
         if low is not None:
-            shown.append(Evidence(quantity=f"{operation}, argument {number}", value=f"{low:.4g} … {high:.4g}"))
+            shown.append(Evidence(quantity=f"{operation}, operand {number}", value=f"{low:.4g} … {high:.4g}"))
     output = facts.get("output")
     if output and output.get("num_nonfinite"):
         shown.append(

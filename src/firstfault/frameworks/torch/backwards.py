@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class Backwards:
 
     def _note_loss(self, loss: Tensor) -> None:
         where = user_location(4)
-        subject = f"{where.file}:{where.line}" if where is not None else "loss"
+        subject = f"{os.path.basename(where.file)}:{where.line}" if where is not None else "loss"
         if self._scene.second_run is not None:
             self._scene.second_run.note_loss(loss)
         self.latest = where

@@ -26,6 +26,7 @@ from firstfault.frameworks.torch.root_module import RootCall, begin_call, end_ca
 from firstfault.frameworks.torch.scene import Scene, caller_frame, is_watchable
 from firstfault.records.series import Kind, Series
 
+_LARGEST_OUTPUT_BYTES = 256 << 20  # of a call that is kept: its output lives on until the update
 _NUM_CALLS = 16  # of one backward that can be run again
 
 
@@ -156,6 +157,8 @@ class Forwards:
     def _end_root(self, call: RootCall, kwargs: dict[str, Any], output: Any) -> None:
         call.kwargs = kwargs  # the hook before the call is not given them
         call.input_versions = (*call.input_versions, *versions(kwargs))
+        if sum(tensor.nbytes for tensor in tensors_in(output)) > _LARGEST_OUTPUT_BYTES:
+            return
         end_call(call, output)
         if call.mode.grad_enabled:
             self.calls.append(call)
