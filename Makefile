@@ -7,11 +7,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CODE   := src tests $(wildcard benchmarks)
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test lint check bench clean help
 
 help:
 	@echo 'make demo    watch a training with a real mistake in it, and see it named'
-	@echo 'make test    every test'
+	@echo 'make test    every check and every test'
 	@echo 'make check   the fast part: formatting, types, quick tests'
 	@echo 'make bench   what watching costs'
 	@echo 'make clean   remove what the above made'
@@ -30,13 +30,15 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@$(BIN)/firstfault demo; code=$$?; [ $$code -eq 3 ] || exit $$code
 
-test: $(READY)
+test: lint
 	$(BIN)/python -m pytest
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff format --check --exclude tests/programs $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
+
+check: lint
 	$(BIN)/python -m pytest -q -m 'not slow' --ignore=tests/matrix
 
 bench: $(READY)

@@ -75,7 +75,9 @@ def test_where_it_happened(run_program, program):
 @faulty
 def test_only_a_fatal_fault_stops_the_script(run_program, program):
     case = run_program(program)
-    stopped = any(finding["severity"] == "fatal" for finding in case.diagnosis["findings"])
+    first = case.diagnosis["first_fault"]
+    said = [*case.diagnosis["findings"], *(first["consequences"] if first is not None else [])]
+    stopped = any(finding["severity"] == "fatal" for finding in said)
     assert case.watched.exit_code == (3 if stopped else case.bare.exit_code)
     if stopped:
         assert case.bare.stdout.startswith(case.watched.stdout), "what was printed before the stop is the same"

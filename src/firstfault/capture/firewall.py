@@ -7,7 +7,9 @@ Every callback that a framework or the user's code makes into us goes through `F
 from __future__ import annotations
 
 import functools
+import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -24,6 +26,7 @@ class Firewall:
         self.switched_off: dict[str, str] = {}  #: part to the reason, in words
         self.seconds = 0.0  #: time spent inside guarded calls, since the start
         self.enabled = True
+        _be_off_in_children(self)
 
     def guard(self, part: str, function: Callable[P, R]) -> Callable[P, R | None]:
         """`function`, made safe: it returns None when it fails, and at once when its part is switched off."""
@@ -54,6 +57,19 @@ class Firewall:
         reason = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
         self.switched_off[part] = reason
         self._warn(f"watching of {part} is switched off, the training goes on ({reason})")
+
+
+def _be_off_in_children(firewall: Firewall) -> None:
+    """A fork of a watched process (a loader's worker) is not watched: its parent tells all there is to tell."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    reference = weakref.ref(firewall)  # a registration lasts as long as the process: hold nothing alive by it
+
+    def switch_off() -> None:
+        if (here := reference()) is not None:
+            here.enabled = False
+
+    os.register_at_fork(after_in_child=switch_off)
 
 
 def _in_words(error: Exception) -> str:

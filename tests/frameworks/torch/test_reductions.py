@@ -58,7 +58,9 @@ def test_a_histogram_of_a_large_tensor_counts_its_first_elements() -> None:
     assert sum(histogram.positive) == 65_000  # whole rows of at most 65 536 elements
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool]
+)
 def test_every_dtype_has_statistics(dtype: torch.dtype) -> None:
     statistics = reductions.statistics_of(torch.tensor([0, 1, 1]).to(dtype), SERIES)
     assert (statistics.numel, statistics.min, statistics.max, statistics.zeros) == (3, 0.0, 1.0, 1)

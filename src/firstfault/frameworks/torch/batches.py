@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import dataloader
 
 from firstfault.capture.firewall import Firewall
+from firstfault.frameworks.torch.nested import first_tensors
 from firstfault.frameworks.torch.patches import Patches
-from firstfault.frameworks.torch.reductions import tensors_in
 from firstfault.records.step import Place
 
 
@@ -57,7 +57,7 @@ class Batches:
         key = _loader_key(iterator)
         if number == 0:
             self._epochs[key] = self._epochs.get(key, -1) + 1
-        addresses = frozenset(_address(tensor) for tensor in tensors_in(batch))
+        addresses = frozenset(_address(tensor) for tensor in first_tensors(batch))
         self._draws.append(Draw(loader=key, epoch=self._epochs.get(key, 0), batch=number, addresses=addresses))
 
     def draw_of(self, inputs: list[Tensor]) -> Draw | None:

@@ -20,8 +20,9 @@ from torch.nn.modules.loss import _Loss
 
 from firstfault.capture.user_code import is_user_file
 from firstfault.frameworks.torch.batches import Batches, place_of
+from firstfault.frameworks.torch.nested import first_tensors
 from firstfault.frameworks.torch.patches import Patches
-from firstfault.frameworks.torch.reductions import histogram_of, statistics_of, tensors_in
+from firstfault.frameworks.torch.reductions import histogram_of, statistics_of
 from firstfault.frameworks.torch.root_module import RootCall, begin_call, end_call, versions
 from firstfault.frameworks.torch.scene import Scene, caller_frame, is_watchable
 from firstfault.records.series import Kind, Series
@@ -145,7 +146,7 @@ class Forwards:
             self._note_inputs(args)
 
     def _note_inputs(self, args: tuple[Any, ...]) -> None:
-        inputs = tensors_in(args)
+        inputs = first_tensors(args)
         recorder = self._scene.recorder
         if (draw := self._batches.draw_of(inputs)) is not None:
             recorder.pending.place = place_of(draw, recorder.pending.num_backwards)
@@ -157,7 +158,7 @@ class Forwards:
     def _end_root(self, call: RootCall, kwargs: dict[str, Any], output: Any) -> None:
         call.kwargs = kwargs  # the hook before the call is not given them
         call.input_versions = (*call.input_versions, *versions(kwargs))
-        if sum(tensor.nbytes for tensor in tensors_in(output)) > _LARGEST_OUTPUT_BYTES:
+        if sum(tensor.nbytes for tensor in first_tensors(output)) > _LARGEST_OUTPUT_BYTES:
             return
         end_call(call, output)
         if call.mode.grad_enabled:
@@ -179,9 +180,9 @@ class Forwards:
         if name not in self._order:
             self._order[name] = _call_site(caller_frame(2))
         if is_root:
-            self._record("output", name or type(module).__name__, *tensors_in(output, limit=4))
+            self._record("output", name or type(module).__name__, *first_tensors(output, limit=4))
         elif next(module.children(), None) is None:
-            self._record("activation", name, *tensors_in(output, limit=1))
+            self._record("activation", name, *first_tensors(output, limit=1))
 
     def _record(self, kind: Kind, subject: str, *tensors: Tensor) -> None:
         series_name = f"{kind}/{subject}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,11 @@ def tensors_in(value: Any) -> Iterator[Any]:
     elif _is_record(value):
         for entry in dataclasses.fields(value):
             yield from tensors_in(getattr(value, entry.name, None))
+
+
+def first_tensors(value: Any, limit: int = 8) -> list[Any]:
+    """The first `limit` tensors in `value`."""
+    return list(itertools.islice(tensors_in(value), limit))
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -166,26 +165,3 @@ def non_finite_rows(tensor: Tensor, limit: int = 16) -> tuple[int, ...]:
     bad = ~torch.isfinite(values)
     rows = bad.reshape(bad.shape[0], -1).any(dim=1).nonzero().reshape(-1)
     return tuple(rows[:limit].tolist())
-
-
-def tensors_in(value: Any, limit: int = 8) -> list[Tensor]:
-    """The tensors in nested tuples, lists, mappings and dataclasses, in order, the first `limit` of them."""
-    found: list[Tensor] = []
-    _collect(value, found, limit, depth=0)
-    return found
-
-
-def _collect(value: Any, found: list[Tensor], limit: int, depth: int) -> None:
-    if len(found) >= limit or depth > 4:
-        return
-    if isinstance(value, Tensor):
-        found.append(value)
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            _collect(entry, found, limit, depth + 1)
-    elif isinstance(value, dict):
-        for entry in value.values():
-            _collect(entry, found, limit, depth + 1)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            _collect(getattr(value, name, None), found, limit, depth + 1)

@@ -37,6 +37,7 @@ class Screen:
         self._forwards = forwards
         self._targets = targets
         self._creations = creations
+        self._has_told_output = False
         self.loss: tuple[float | None, Location | None] = (None, None)  #: what backward was last called on
 
     def look(self, names: Sequence[str], norms: Sequence[Value], gradients: Mapping[str, Tensor]) -> None:
@@ -48,16 +49,19 @@ class Screen:
         suspects = [
             n for n, norm in zip(names, norms, strict=True) if type(norm) is float and not math.isfinite(norm)
         ]
-        if not suspects or self._scene.has_tripped:
+        losses = [value for _, value, _ in self._scene.recorder.pending.losses if not math.isfinite(value)]
+        if not (suspects or losses) or self._scene.has_tripped:
             return
         bad = [name for name in suspects if has_non_finite(gradients[name])]
-        if bad:
-            self._trip(bad, gradients)
+        # a loss can be non-finite though its gradients are not: an absolute error of infinity has slope 1
+        if bad or losses:
+            self._trip(bad, gradients, losses)
 
-    def _trip(self, bad: list[str], gradients: Mapping[str, Tensor]) -> None:
+    def _trip(self, bad: list[str], gradients: Mapping[str, Tensor], losses: list[float]) -> None:
         scene = self._scene
         scene.has_tripped = True
         value, line = self.loss
+        value = losses[0] if losses else value
         facts: dict[str, Any] = {
             "bad_gradients": bad[:_MOST_NAMES],
             "num_bad": len(bad),
@@ -92,11 +96,11 @@ class Screen:
 
     def note_unlearnt_output(self, call: RootCall) -> None:
         """A module that the script called itself returned; nothing has been learnt so far in this run."""
-        if self._scene.has_tripped or self._scene.recorder.has_backwards:
+        if self._has_told_output or self._scene.has_tripped or self._scene.recorder.has_backwards:
             return
         if not trace_back.has_bad_output(call):
             return
-        self._scene.has_tripped = True
+        self._has_told_output = True
         self._scene.is_quiet = True
         try:
             facts = self._explain([call], None, None)

@@ -68,7 +68,8 @@ class SecondRun:
             return
         found = scope.first_bad(self._bad_losses or list(bad)) or scope.first_bad()
         facts = explain()
-        if found is not None and found.origin == "made" and "operation" not in facts:
+        is_maker = found is not None and (found.origin == "made" or (found.origin == "filled" and found.inputs))
+        if found is not None and is_maker and "operation" not in facts:
             facts |= operation_facts(found, found.stage)
             if is_fed_by_input(found, facts.get("absorbed_input")):
                 facts["bad_input"] = facts["absorbed_input"]

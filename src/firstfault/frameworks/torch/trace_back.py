@@ -12,14 +12,15 @@ from torch.nn.modules.loss import _Loss
 
 from firstfault.frameworks.torch.bad_operation import FirstBadOperation
 from firstfault.frameworks.torch.models import Models
-from firstfault.frameworks.torch.reductions import has_non_finite, non_finite_rows, tensors_in
+from firstfault.frameworks.torch.nested import first_tensors
+from firstfault.frameworks.torch.reductions import has_non_finite, non_finite_rows
 from firstfault.frameworks.torch.root_module import RootCall, rerun
 from firstfault.records.encoding import to_json
 
 
 def has_bad_output(call: RootCall) -> bool:
     """Whether a call returned NaN or +inf; -inf alone is how scores are masked."""
-    return any(_is_bad_output(tensor) for tensor in tensors_in(call.output))
+    return any(_is_bad_output(tensor) for tensor in first_tensors(call.output))
 
 
 def _is_bad_output(tensor: Tensor) -> bool:
@@ -61,7 +62,7 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
 
 
 def _bad_inputs(call: RootCall) -> dict[str, Any] | None:
-    for number, tensor in enumerate(tensors_in((call.args, call.kwargs))):
+    for number, tensor in enumerate(first_tensors((call.args, call.kwargs))):
         if tensor.is_floating_point() and has_non_finite(tensor):
             facts = {"number": number, "rows": list(non_finite_rows(tensor)), "shape": list(tensor.shape)}
             return {"bad_input": {**facts, "is_mask": _is_mask(tensor)}}
