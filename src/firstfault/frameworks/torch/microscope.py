@@ -142,7 +142,9 @@ class Microscope:
             return None
 
     def _first_bad(self, tensors: list[Any]) -> FirstBadOperation | None:
-        everything = Trace(frozenset(range(len(self._events))))
+        # memory that was never written is anything: it is a fault only where a value asked for comes from it
+        written = (n for n, event in enumerate(self._events) if event.report.origin != "uninitialised")
+        everything = Trace(frozenset(written))
         if not tensors:
             return self._answer(everything, traced=False)
         bad = [tensor for tensor in tensors if look(tensor).bad]

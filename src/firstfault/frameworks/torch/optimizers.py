@@ -27,6 +27,7 @@ class WatchedOptimizer:
         self.name = name  #: `Adam`, or `Adam#1` for the second of its class
         self.created = created
         self.count = 0  #: updates so far
+        self.last_update = 0  #: number of its last update among those of all optimizers, from 1
         self.num_censuses = 0  #: since the models last changed
         self.parameters: tuple[Tensor, ...] = ()
         self.parameter_names: tuple[str, ...] = ()
@@ -74,11 +75,12 @@ class WatchedOptimizer:
 class Creation:
     """Where and when something was made; `moment` orders optimizers and modules in time."""
 
-    __slots__ = ("location", "moment")
+    __slots__ = ("location", "moment", "num_updates")
     _moments = itertools.count()
 
-    def __init__(self, location: Location | None) -> None:
+    def __init__(self, location: Location | None, num_updates: int = 0) -> None:
         self.location = location
+        self.num_updates = num_updates  #: made by all optimizers until then
         self.moment = next(self._moments)
 
 
@@ -95,7 +97,7 @@ class Optimizers:
         self.has_stepped = False  #: an optimizer has made an update, or is making its first
 
     def note_creation(self, optimizer: Optimizer, location: Location | None) -> None:
-        self._creations.setdefault(optimizer, Creation(location))
+        self._creations.setdefault(optimizer, Creation(location, self.num_updates))
 
     @property
     def any_created(self) -> bool:

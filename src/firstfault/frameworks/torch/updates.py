@@ -112,6 +112,7 @@ class Updates:
         if state.num_models != scene.models.version or state.has_changed(optimizer):
             self._name_parameters(optimizer, state)
         if state.count == 0 and self._begins_training(state):
+            scene.recorder.close()  # the last step of the training before
             scene.recorder.event("training", optimizer=state.name)
         if scene.recorder.is_full:
             self._take_copies(state)
@@ -121,11 +122,13 @@ class Updates:
         self._look_at_gradients(optimizer)
 
     def _begins_training(self, state: WatchedOptimizer) -> bool:
-        """Whether another model is trained from here on, as in k-fold: all trained before is left alone."""
+        """Whether another model is trained from here on, as in k-fold: the optimizer was made after all updates."""
+        if state.created is None or state.created.num_updates == 0:
+            return False
         others = [other for other in self._scene.optimizers.stepped() if other is not state]
         mine = {id(parameter) for parameter in state.parameters}
         shares = any(id(parameter) in mine for other in others for parameter in other.parameters)
-        return self._scene.recorder.num_steps > 0 and not shares and all(other.count >= 3 for other in others)
+        return not shares and all(other.last_update <= state.created.num_updates for other in others)
 
     def _name_parameters(self, optimizer: Optimizer, state: WatchedOptimizer) -> None:
         models = self._scene.models
@@ -244,6 +247,7 @@ class Updates:
         )
         recorder.after_update(state.key, update)
         scene.optimizers.num_updates += 1
+        state.last_update = scene.optimizers.num_updates
         state.begin_interval()
         self._forwards.begin_interval()
         if scene.second_run is not None:
