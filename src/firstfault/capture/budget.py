@@ -26,9 +26,13 @@ class Budget:
         self.stride = least_stride
         self._last_full = 0
 
-    def is_full(self, step: int) -> bool:
-        """Whether the step is to be looked at in full; asked once a step, in order."""
-        return step < NUM_FIRST_STEPS or step - self._last_full >= self.stride
+    def is_full(self, step: int, *, after_full: bool = False) -> bool:
+        """Whether the step is to be looked at in full.
+
+        Args:
+            after_full: the step before it, which is not accounted for yet, is.
+        """
+        return step < NUM_FIRST_STEPS or (not after_full and step - self._last_full >= self.stride)
 
     def account(self, step: int, *, full: bool, ours: float, rest: float) -> None:
         """A step has closed: seconds inside our callbacks, and all its other seconds."""

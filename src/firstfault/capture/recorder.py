@@ -181,7 +181,8 @@ class Recorder:
         self.pending = Draft(full=self._next_is_full(), place=self._open.place)
 
     def _next_is_full(self) -> bool:
-        upcoming = self._budget.is_full(self.num_steps + 1)
+        after_full = self._open is not None and self._open.full
+        upcoming = self._budget.is_full(self.num_steps + 1, after_full=after_full)
         if len(self._optimizer_keys) == 1 or self._open is None:
             return upcoming
         # with several optimizers, whether the step goes on is not known yet

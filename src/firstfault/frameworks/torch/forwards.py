@@ -20,7 +20,7 @@ from torch.nn.modules.loss import _Loss
 
 from firstfault.capture.user_code import is_user_file
 from firstfault.frameworks.torch.batches import Batches, place_of
-from firstfault.frameworks.torch.nested import first_tensors
+from firstfault.frameworks.torch.nested import first_tensors, tensors_in
 from firstfault.frameworks.torch.patches import Patches
 from firstfault.frameworks.torch.reductions import histogram_of, statistics_of
 from firstfault.frameworks.torch.root_module import RootCall, begin_call, end_call, versions
@@ -156,9 +156,10 @@ class Forwards:
                 self._record("input", f"input.{number}", tensor)
 
     def _end_root(self, call: RootCall, kwargs: dict[str, Any], output: Any) -> None:
-        call.kwargs = kwargs  # the hook before the call is not given them
-        call.input_versions = (*call.input_versions, *versions(kwargs))
-        if sum(tensor.nbytes for tensor in first_tensors(output)) > _LARGEST_OUTPUT_BYTES:
+        if kwargs:  # the hook before the call is not given them
+            call.kwargs = kwargs
+            call.input_versions = (*call.input_versions, *versions(kwargs))
+        if sum([tensor.nbytes for tensor in tensors_in(output)]) > _LARGEST_OUTPUT_BYTES:
             return
         end_call(call, output)
         if call.mode.grad_enabled:

