@@ -73,6 +73,9 @@ class Session:
             sinks=(self.firewall.guard("the record", self._keep), self.firewall.guard("the rules", self._judge)),
         )
 
+        # who silences one kind of non-finite number wants the kinds told apart at once, not by a second run
+        self.recorder.keeps_calls = any(rule.startswith("non_finite") for rule in settings.ignore)
+
     def start(self, frameworks: Sequence[str] | None = None) -> None:
         """Begin the record, and watch each framework as soon as the script has imported it.
 

@@ -64,7 +64,7 @@ class TestGradientsNeverCleared:
             ("self.grad_scaler.step(self.opt)", "self.opt"),
             ("opt.step(closure)", "opt"),
             ("trainer.fit(model)", "optimizer"),
-            ("if i % 4 == 0: opt.step()", "optimizer"),
+            ("if i % 4 == 0: opt.step()", "opt"),
         ],
     )
     def test_the_fix_speaks_of_the_variable_where_it_is_plain(

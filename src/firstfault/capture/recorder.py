@@ -36,6 +36,7 @@ class Draft:
     histograms: list[Histogram] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     num_backwards: int = 0
+    is_delivered: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -118,6 +119,7 @@ class Recorder:
         self.pending = Draft()
         self.num_steps = 0  #: closed steps, which is also the index of the open or the next one
         self.num_modules = 0
+        self.keeps_calls = False  #: keep the calls of modules however short the steps are
         self.loss_history: list[float] | None = None  #: all losses in order, where somebody wants them
         self.not_seen: dict[str, None] = {}  #: in words, what could not be watched; ordered, once each
 
@@ -196,7 +198,7 @@ class Recorder:
     @property
     def has_short_steps(self) -> bool:
         """Whether steps take so little time that only what every step needs can be afforded."""
-        return 0 < self._step_seconds < SHORT_STEP_SECONDS and self.loss_history is None
+        return 0 < self._step_seconds < SHORT_STEP_SECONDS and not self.keeps_calls
 
     @property
     def has_backwards(self) -> bool:
@@ -213,7 +215,8 @@ class Recorder:
         if self._open is None:
             return
         draft, self._open, self._open_keys = self._open, None, set()
-        self._deliver(draft)
+        if not draft.is_delivered:
+            self._deliver(draft)
         self.num_steps += 1
         if len(self._optimizer_keys) > 1 and self.pending.full and not self._budget.is_full(self.num_steps):
             # what was looked at in case the full step went on belongs to a step that is none
@@ -228,8 +231,8 @@ class Recorder:
         self.flush()
 
     def skip_withheld(self) -> None:
-        """The update that was withheld goes ahead after all, as a step of its own."""
-        self.num_steps += 1
+        """The update that was withheld goes ahead after all: its step has been delivered already."""
+        self.pending.is_delivered = True
 
     def close_rest(self) -> None:
         """The run ends: deliver the open step, and what came after it if that says anything by itself."""

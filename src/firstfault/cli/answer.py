@@ -99,7 +99,7 @@ def _without_run(exit_code: int, signal: int | None) -> Diagnosis:
     from firstfault.settings import Settings
 
     if Settings.from_environment().enabled:
-        reason = "no run was recorded: the script trained with nothing that is watched"
+        reason = "no run was recorded: it was no Python that can be watched, or nothing could be written"
     else:
         reason = "no run was recorded: the variable FIRSTFAULT switches everything off"
     return Diagnosis(

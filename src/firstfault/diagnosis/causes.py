@@ -27,7 +27,6 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "exploding_gradients": _NUMBERS_GROW | _MADE_NON_FINITE,
     **dict.fromkeys(_NON_FINITE, _MADE_NON_FINITE | _NUMBERS_GROW),
 }
-NON_FINITE = _NON_FINITE
 
 
 def can_explain(cause: str, effect: str) -> bool:

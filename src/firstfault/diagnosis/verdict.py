@@ -10,8 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from firstfault.diagnosis.causes import NON_FINITE, can_explain
-from firstfault.records.finding import SEVERITIES, Coverage, Diagnosis, Finding, Verdict
+from firstfault.diagnosis.causes import can_explain
+from firstfault.records.finding import (
+    SEVERITIES,
+    Coverage,
+    Diagnosis,
+    Finding,
+    Verdict,
+    without_superseded,
+)
 from firstfault.records.run import Status
 from firstfault.records.step import STAGES
 
@@ -24,7 +31,7 @@ def diagnose(findings: Iterable[Finding], status: Status, run: str) -> Diagnosis
         status: of the run; a run that goes on can be diagnosed too.
         run: the run's id.
     """
-    ordered = sorted(_without_superseded(findings), key=causal_clock)
+    ordered = sorted(without_superseded(findings), key=causal_clock)
     verdict = _verdict(ordered, status)
     first = _first_fault([finding for finding in ordered if finding.severity != "info"])
     if first is not None:
@@ -47,13 +54,6 @@ def causal_clock(finding: Finding) -> tuple[int, int, int, int, str]:
     step = -1 if finding.step is None else finding.step
     gravity = SEVERITIES.index(finding.severity)
     return step, STAGES.index(finding.stage), finding.order, gravity, finding.rule
-
-
-def _without_superseded(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what a closer look (the rung `child`) has said more exactly of the same step."""
-    found = list(findings)
-    closer = {finding.step for finding in found if finding.rung == "child"}
-    return [f for f in found if f.rung == "child" or f.rule not in NON_FINITE or f.step not in closer]
 
 
 def _first_fault(ordered: Sequence[Finding]) -> Finding | None:
@@ -85,10 +85,11 @@ def _explains(first: Finding, other: Finding, ordered: Sequence[Finding]) -> boo
 
 
 def _with_state_of_weights(first: Finding, status: Status) -> Finding:
-    """The update was withheld only if the run was stopped there."""
-    if first.weights == "unspoilt" and status.state != "stopped":
-        return first.replace(weights="spoilt")
-    return first
+    """The update was withheld only if the run was stopped there; a run that broke off may not tell."""
+    if first.weights != "unspoilt" or first.step is None or status.state == "stopped":
+        return first
+    went_on = status.last_step is not None and status.last_step > first.step
+    return first.replace(weights="spoilt" if went_on or status.state == "finished" else None)
 
 
 def _verdict(findings: Sequence[Finding], status: Status) -> Verdict:

@@ -57,7 +57,14 @@ def look_closer(
 
 
 def _is_vague(finding: Finding) -> bool:
-    return finding.severity == "fatal" and finding.rule.startswith("non_finite_") and finding.operation is None
+    """Whether a second run could say more: where it was neither an operation, nor data, nor a line to edit."""
+    return (
+        finding.severity == "fatal"
+        and finding.rule.startswith("non_finite_")
+        and finding.operation is None
+        and finding.samples is None
+        and (finding.location is None or finding.location.role == "ran")
+    )
 
 
 def _look(
@@ -87,6 +94,8 @@ def _look(
     record = next(record for record in reversed(records) if any(event.kind == "screen" for event in record.events))
     facts = dict(next(event for event in record.events if event.kind == "screen").data)
     closer = finding_of_screen(record, {**facts, **answer["facts"]})
+    if closer.rule in settings.ignore:
+        return None
     proof = Evidence(quantity="second run, losses equal bit for bit", value=len(answer["losses"]))
     closer = closer.replace(evidence=(*closer.evidence, proof))
     _write(RunLayout(directory), closer)

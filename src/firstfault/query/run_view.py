@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from firstfault.errors import UsageError
 from firstfault.query.find import find_run
 from firstfault.query.select import Collection, named, select
-from firstfault.records.finding import Finding
+from firstfault.records.finding import Finding, without_superseded
 from firstfault.records.run import Run, Status
 from firstfault.records.series import STATISTICS, Histogram, Series, Statistic
 from firstfault.records.step import Json, StepRecord
@@ -105,7 +105,7 @@ class RunView:
     def refresh(self) -> None:
         """Looks again: a live run has grown meanwhile."""
         self._status: Status = self._reader.status
-        self._findings: tuple[Finding, ...] = self._reader.findings()
+        self._findings: tuple[Finding, ...] = tuple(without_superseded(self._reader.findings()))
         self._steps = None
         self._series = None
 

@@ -7,6 +7,7 @@ The JSON forms are a contract with other programs: see `docs/json.md`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -108,3 +109,14 @@ class Diagnosis:
     first_fault: Finding | None
     findings: tuple[Finding, ...]  #: all of them, by causal clock; the first fault among them
     overhead: Overhead
+
+
+def without_superseded(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out what a closer look (the rung `child`) has said more exactly of the same step."""
+    found = list(findings)
+    closer = {finding.step for finding in found if finding.rung == "child"}
+    return [
+        finding
+        for finding in found
+        if finding.rung == "child" or not finding.rule.startswith("non_finite_") or finding.step not in closer
+    ]

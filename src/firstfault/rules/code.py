@@ -133,7 +133,7 @@ _STEP_CALL = re.compile(r"([A-Za-z_][\w.]*)\.step\(\s*([A-Za-z_][\w.]*)?")
 
 def _variable_of(update: Update) -> str:
     """What the script calls the optimizer, from the line that called its step."""
-    match = _STEP_CALL.match(update.location.code if update.location is not None else "")
+    match = _STEP_CALL.search(update.location.code if update.location is not None else "")
     if match is None:
         return "optimizer"
     owner, argument = match.groups()

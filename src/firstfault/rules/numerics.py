@@ -210,12 +210,15 @@ def _unlocated(
 ) -> Finding:
     names = ", ".join(list(facts["bad_gradients"])[:3])
     rule, stage, message = "non_finite_gradient", "backward", f"gradients are non-finite: {names}"
-    cause = "an operation between the model's output and the loss has no finite derivative here"
+    cause = "an operation in the model or in the code of the loss has no finite derivative here"
     fix = "keep the argument of sqrt, norm, log or a division away from 0 in the code of the loss"
     if loss_is_bad:
         rule, stage = "non_finite_loss", "loss"
-        message = "the loss is non-finite, though the outputs of the model are finite"
-        cause = "the code between the model's output and the loss divides by zero, or takes the logarithm of zero"
+        message = "the loss is non-finite"
+        cause = "an operation in the model or the code of the loss divides by zero, or takes the log of zero"
+        if facts.get("replayed") and not facts.get("parted"):
+            message += ", though the outputs of the model are finite"
+            cause = "the code between the outputs and the loss divides by zero, or takes the log of zero"
         fix = (
             "keep the argument of log, sqrt or a division away from 0 there, or skip batches without valid entries"
         )

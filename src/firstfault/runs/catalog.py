@@ -9,7 +9,7 @@ from pathlib import Path
 
 from firstfault.errors import StoreError
 from firstfault.query.find import newest_first
-from firstfault.records.finding import SEVERITIES, Finding, Severity
+from firstfault.records.finding import SEVERITIES, Finding, Severity, without_superseded
 from firstfault.records.run import State
 from firstfault.settings import Settings
 from firstfault.store.documents import Skipped, read_findings, read_run, read_status
@@ -72,6 +72,7 @@ def _summary(layout: RunLayout, now: float) -> RunSummary:
     run = read_run(layout)
     status, _ = read_status(layout, run, now)
     findings, _ = read_findings(layout)
+    findings = tuple(without_superseded(findings))
     worst = min(findings, key=_gravity, default=None)
     return RunSummary(
         id=run.id,

@@ -9,6 +9,7 @@ event, so that rules say the same offline.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from firstfault.records.step import Location
 
 RULE = "non_finite_gradient"
 _MOST_NAMES = 50
+_MOST_SILENCED = 20  # closer looks at steps whose findings the user has silenced
 
 
 class Screen:
@@ -38,6 +40,7 @@ class Screen:
         self._targets = targets
         self._creations = creations
         self._has_told_output = False
+        self._num_silenced = 0
         self.loss: tuple[float | None, Location | None] = (None, None)  #: what backward was last called on
 
     def look(self, names: Sequence[str], norms: Sequence[Value], gradients: Mapping[str, Tensor]) -> None:
@@ -76,17 +79,23 @@ class Screen:
         if scene.stops_on_fatal(RULE):
             scene.recorder.close_withheld()
             scene.poll()
-            scene.recorder.skip_withheld()  # the finding was silenced: the update goes ahead
+            # the finding was silenced: the update goes ahead, and another fault is still to be found
+            scene.recorder.skip_withheld()
+            self._num_silenced += 1
+            scene.has_tripped = self._num_silenced >= _MOST_SILENCED
 
     def _look_closer(self, loss: float | None) -> dict[str, Any]:
         """Run the calls again; a failure of ours costs the detail, not the finding."""
         self._scene.is_quiet = True
+        began = time.perf_counter()
         try:
             return self._explain(list(self._forwards.calls), self._targets.latest(), loss)
         except Exception as error:  # noqa: BLE001  # the finding itself stands without its detail
             return {"closer_look_failed": f"{type(error).__name__}: {error}"}
         finally:
             self._scene.is_quiet = False
+            # a look at a fault is no cost of watching
+            self._scene.firewall.seconds -= time.perf_counter() - began
 
     def _explain(self, calls: list[RootCall], target: Tensor | None, loss: float | None) -> dict[str, Any]:
         facts = trace_back.explain(calls, self._scene.models, target, loss)

@@ -34,6 +34,7 @@ class SecondRun:
         self._scope: Microscope | None = None
         self._bad_losses: list[Tensor] = []
         recorder.loss_history = []
+        recorder.keeps_calls = True
 
     def begin_interval(self) -> None:
         """An update has been made, or the run begins: is the ordered step next?"""

@@ -53,10 +53,11 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
         if has_bad_output(call):
             facts["bad_output_of"] = models.module_names.get(id(call.module), "") or type(call.module).__name__
             facts["bad_weights"] = _bad_weights(call)
-            return facts
+            return facts | {"rung": "root_module"}
     if "bad_input" in facts:  # what came out of it was finite: it was masked or replaced, or squashed
         facts["absorbed_input"] = facts.pop("bad_input")
     if loss is not None and not math.isfinite(loss) and target is not None and has_non_finite(target):
+        facts["rung"] = "root_module"
         facts["bad_target"] = {"rows": list(non_finite_rows(target)), "shape": list(target.shape)}
     return facts
 
