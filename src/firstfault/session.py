@@ -99,8 +99,7 @@ class Session:
 
     # what the capture needs (`capture.protocol.Hub`)
 
-    def stops_on_fatal(self, rule: str) -> bool:
-        del rule  # which it is turns out only in the finding; a silenced one lets the update go ahead
+    def stops_on_fatal(self) -> bool:
         return self.settings.stop_on != "never"
 
     def poll(self) -> None:

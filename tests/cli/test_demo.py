@@ -36,6 +36,10 @@ def test_watched_it_names_the_step_before_the_loss_is_nan(home: Path) -> None:
     assert (diagnosis["verdict"], fault["step"], fault["stage"]) == ("fault", 43, "backward")
     assert fault["weights"] == "unspoilt"
     assert Path(fault["location"]["file"]).name == "digits.py"
+    assert "torch.sqrt" in fault["location"]["code"], (
+        "the line that makes the first bad value, not the one that ran"
+    )
+    assert (fault["operation"], fault["rung"], fault["location"]["role"]) == ("sqrt", "child", "edit")
     assert (home / "default" / diagnosis["run"] / "run.json").is_file()
 
 

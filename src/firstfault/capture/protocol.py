@@ -15,8 +15,8 @@ class Hub(Protocol):
     recorder: Recorder
     firewall: Firewall
 
-    def stops_on_fatal(self, rule: str) -> bool:
-        """Whether a fatal finding of this rule would stop the training."""
+    def stops_on_fatal(self) -> bool:
+        """Whether a fatal finding would stop the training, unless the user has silenced it."""
 
     def poll(self) -> None:
         """Act on what the engine has asked for; called at step boundaries, in the user's frame.

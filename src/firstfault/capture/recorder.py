@@ -38,12 +38,6 @@ class Draft:
     num_backwards: int = 0
     is_delivered: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not (
-            self.updates or self.losses or self.scalars or self.events or self.statistics or self.num_backwards
-        )
-
     def absorb(self, later: Draft) -> None:
         """Take in what was observed between two updates of one step."""
         self.full = self.full and later.full

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Wish: TypeAlias = Literal["stop", "capture_more"]
+Wish: TypeAlias = Literal["stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,4 +15,3 @@ class Request:
 
     wish: Wish
     reason: str  #: the rule and why, as shown to the user
-    num_steps: int = 1  #: for `capture_more`: look at so many of the next steps in full

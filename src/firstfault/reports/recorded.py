@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ def load_diagnosis(directory: Path) -> RecordedDiagnosis:
     """
     layout = RunLayout(directory)
     run = read_run(layout)
-    status, _ = read_status(layout, run, time.time())
-    findings, _ = read_findings(layout)
+    status, unread_status = read_status(layout, run, time.time())
+    findings, unread_findings = read_findings(layout)
+    unread = [f"{entry.file}, which cannot be read" for entry in (*unread_status, *unread_findings)]
+    status = dataclasses.replace(status, warnings=(*status.warnings, *unread))
     return RecordedDiagnosis(diagnosis=diagnose(findings, status, run.id), run=run, status=status, path=directory)

@@ -103,7 +103,9 @@ def _of_output(step: StepRecord, facts: Mapping[str, Any]) -> Finding:
         rule="non_finite_activation",
         stage="forward",
         message=f"the output of {module or 'the model'} is non-finite",
-        cause="a module made NaN or infinity of finite inputs; running it again did not show which operation",
+        cause="its input was non-finite already: code between the calls of the model's parts made it so"
+        if facts.get("bad_between") is not None
+        else "a module made NaN or infinity of finite inputs; running it again did not show which operation",
         fix="look at the module's forward with torch.autograd.set_detect_anomaly or print its intermediate values",
         module=module or None,
         confidence=0.5,
@@ -279,7 +281,7 @@ class NonFiniteWeight(Rule):
             step=step.step,
             stage="weights" if finite_gradients else "optimizer",
             place=step.place,
-            message=f"the weight {bad[0].series.subject} is non-finite after the update"
+            message=f"the weight {bad[0].series.subject} is non-finite"
             + (f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""),
             cause="the update overflowed, or NaN or infinity was assigned to the weight",
             fix="lower the learning rate, clip the gradients, and check what the script assigns to weights",

@@ -152,6 +152,8 @@ def _why_unheld(facts: Mapping[str, Any]) -> tuple[Severity, list[str], str, str
         )
     cause = "the optimizer was given only some of the model's parameters"
     fix = "give it all of model.parameters(); or, if these are to stay as they are, p.requires_grad_(False)"
+    if facts["whole_models"]:
+        return "info", list(facts["unheld"]), "no optimizer has been given this model so far", fix
     if not _runs_before_all_that_learns(facts):
         return "error", list(facts["unheld"]), cause, fix
     return ("info" if facts["loaded"] else "warning"), list(facts["unheld"]), cause, fix

@@ -130,7 +130,7 @@ class Watched:
         firewall = Firewall(self.warnings.append)
         recorder = Recorder(Budget(0.5), firewall, (self.records.append,))
         self.capture = TorchCapture(
-            recorder=recorder, firewall=firewall, stops_on_fatal=lambda _: False, poll=lambda: None
+            recorder=recorder, firewall=firewall, stops_on_fatal=lambda: False, poll=lambda: None
         )
 
     @contextlib.contextmanager

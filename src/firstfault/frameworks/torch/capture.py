@@ -9,6 +9,7 @@ capture.remove()
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +25,13 @@ from firstfault.frameworks.torch.forwards import Forwards
 from firstfault.frameworks.torch.hand_updates import HandUpdates
 from firstfault.frameworks.torch.losses import Targets
 from firstfault.frameworks.torch.patches import Patches
+from firstfault.frameworks.torch.reductions import has_non_finite, norms_of, statistics_of
 from firstfault.frameworks.torch.root_module import RootCall
 from firstfault.frameworks.torch.scene import Scene, caller_frame
 from firstfault.frameworks.torch.screen import Screen
 from firstfault.frameworks.torch.second_run import SecondRun
 from firstfault.frameworks.torch.updates import Updates
+from firstfault.records.series import Series
 from firstfault.replay.order import MicroscopeOrder
 
 
@@ -40,7 +43,7 @@ class TorchCapture:
         *,
         recorder: Recorder,
         firewall: Firewall,
-        stops_on_fatal: Callable[[str], bool],
+        stops_on_fatal: Callable[[], bool],
         poll: Callable[[], None],
         order: MicroscopeOrder | None = None,
     ) -> None:
@@ -77,6 +80,7 @@ class TorchCapture:
     def finish(self) -> None:
         """The run ends: see an update made by hand since the last backward, then put PyTorch back."""
         self.scene.firewall.guard("gradients", self._hand_updates.look)()
+        self.scene.firewall.guard("weights", self._look_at_weights)()
         self.remove()
 
     def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
@@ -88,6 +92,18 @@ class TorchCapture:
 
     def _note_unlearnt_output(self, call: RootCall) -> None:
         self._screen.note_unlearnt_output(call)
+
+    def _look_at_weights(self) -> None:
+        """What came after the last update, or between two looks, would go unseen otherwise."""
+        named = [(name, p) for name, p in self.scene.models.trainable() if p.device.type != "meta"]
+        norms = norms_of([parameter.detach() for _, parameter in named])
+        suspects = [entry for entry, norm in zip(named, norms, strict=True) if not math.isfinite(norm)]
+        bad = [(name, parameter) for name, parameter in suspects if has_non_finite(parameter)]
+        if bad and self.scene.recorder.has_backwards:
+            recorder = self.scene.recorder
+            recorder.event("end")
+            recorder.pending.full = True
+            recorder.pending.statistics += [statistics_of(p, Series("weight", name)) for name, p in bad]
 
     def _end_of_loader(self, loader: int) -> None:
         del loader

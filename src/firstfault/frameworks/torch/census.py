@@ -17,6 +17,7 @@ from firstfault.frameworks.torch.creations import Creations
 from firstfault.frameworks.torch.forwards import CallSite, Forwards
 from firstfault.frameworks.torch.models import Models
 from firstfault.frameworks.torch.optimizers import Optimizers, WatchedOptimizer
+from firstfault.frameworks.torch.reductions import norms_of
 from firstfault.records.encoding import to_json
 from firstfault.records.step import Location
 
@@ -45,6 +46,9 @@ def take_census(
     unregistered = list(_unregistered(forwards, in_models))
     held = optimizers.held()
     unheld = [(n, p) for n, p in (*trainable, *unregistered) if p.grad is not None and id(p) not in held]
+    before, state.unheld = state.unheld, _gradients_of(unheld)
+    if state.num_censuses > 0:  # gradients left over from a training that has ended say nothing of this one
+        unheld = [(n, p) for n, p in unheld if before.get(id(p)) != state.unheld[id(p)]]
     moment = state.created.moment if state.created is not None else None
     late = [p for _, p in unheld if moment is not None and creations.moment_of_parameter(p) > moment]
     strays = {id(parameter) for _, parameter in unregistered}
@@ -61,11 +65,22 @@ def take_census(
         "unregistered": _names(n for n, p in unheld if id(p) in strays),
         "unheld_location": to_json(_location_of_first(unheld, creations)),
         "partly_held": any(id(parameter) in held_here for _, parameter in trainable),
+        "whole_models": bool(unheld) and _are_whole_models(unheld, models, held),
         "loaded": creations.load_location is not None,
         "scheduled": any("initial_lr" in group for group in optimizer.param_groups),
         "order": _names(forwards.order),
         "cut_location": to_json(_cut_location(named, forwards.order)),
         "created": to_json(state.created.location if state.created is not None else None),
+    }
+
+
+def _gradients_of(unheld: list[tuple[str, Parameter]]) -> dict[int, tuple[int, int, float]]:
+    """Identity, version and L2 norm of each gradient, by the parameter's id: all the same means untouched."""
+    gradients = [parameter.grad for _, parameter in unheld if parameter.grad is not None]
+    norms = norms_of(gradients)
+    return {
+        id(parameter): (id(gradient), gradient._version, norm)
+        for (_, parameter), gradient, norm in zip(unheld, gradients, norms, strict=True)
     }
 
 
@@ -109,3 +124,12 @@ def _line_that_cuts(before: CallSite, after: CallSite) -> Location | None:
             if _CUTS.search(linecache.getline(before.filename, line)):
                 return location_of(before.filename, line, before.function)
     return location_of(after.filename, after.line, after.function)
+
+
+def _are_whole_models(unheld: list[tuple[str, Parameter]], models: Models, held: set[int]) -> bool:
+    """Whether they all belong to models of which no optimizer holds anything: one may come later, as in stages."""
+    left_out = set()
+    for _, root in models.roots():
+        if not any(id(parameter) in held for parameter in root.parameters()):
+            left_out |= {id(parameter) for parameter in root.parameters()}
+    return all(id(parameter) in left_out for _, parameter in unheld)

@@ -53,6 +53,7 @@ class Forwards:
         self._looking = False
         self._is_placed = False
         self.calls: deque[RootCall] = deque(maxlen=_NUM_CALLS)
+        self._nested: set[int] = set()  # ids of parts of models that were seen to be called by them
         self.unregistered: dict[int, nn.Module] = {}  #: called by a model that does not know of them (full steps)
         self._enter = scene.firewall.guard("modules", self._enter_module)
         self._leave = scene.firewall.guard("modules", self._leave_module)
@@ -87,11 +88,22 @@ class Forwards:
     # the hooks
 
     def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling() or (not self._looking and id(module) in self._scene.models.inner):
+        if torch.compiler.is_compiling() or (not self._looking and self._is_called_by_a_model(module)):
             return
         if self._scene.is_quiet or not is_watchable() or (not self._stack and self._is_left_alone(module)):
             return
         self._enter(module, args)
+
+    def _is_called_by_a_model(self, module: nn.Module) -> bool:
+        """Whether a part of a model is called by the model, and not by another method (`net.predict(x)`)."""
+        if id(module) not in self._scene.models.inner:
+            return False
+        if self._stack or id(module) in self._nested:
+            return True
+        if _is_nested():
+            self._nested.add(id(module))
+            return True
+        return False
 
     def _is_left_alone(self, module: nn.Module) -> bool:
         """Whether a call that the script makes itself need not be kept: nothing is lost but a way to repeat it."""

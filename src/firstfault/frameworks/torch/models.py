@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from firstfault.capture.user_code import is_user_file
 
+_PLAIN = ("model", "net", "network", "self")
+
 
 class Models:
     """The models seen, and the names of their modules and parameters.
 
-    The first model's names are those the user writes (`encoder.0.weight`). A further model's carry the name of
-    the variable that holds it (`critic.encoder.0.weight`), unless it took the place of an earlier one.
+    The names in a model that is called `model` or `net` are those the user writes (`encoder.0.weight`). Others
+    carry the name of the variable that holds the model (`critic.0.weight`).
     """
 
     def __init__(self) -> None:
@@ -27,6 +29,7 @@ class Models:
         self.version = 0  #: rises when a model is added, replaced or changed
         self.entries: set[int] = set()  #: ids of modules that the script calls itself
         self.inner: set[int] = set()  #: ids of modules that only other modules call
+        self._owners: dict[int, weakref.ref[nn.Module]] = {}
         self.module_names: dict[int, str] = {}
         self.parameter_names: dict[int, str] = {}
 
@@ -51,7 +54,7 @@ class Models:
 
     def add(self, root: nn.Module, variable: str) -> None:
         """Name everything in `root`, which the script holds in `variable`."""
-        if self._plain is None and any(True for _ in root.parameters()):
+        if self._plain is None and variable in _PLAIN:
             self._plain = variable
         for known, reference in list(self._roots.items()):
             if reference() is root:
@@ -65,6 +68,7 @@ class Models:
         for name, module in root.named_modules():
             full = (prefix + name).rstrip(".") if name else (variable if prefix else "")
             self.module_names.setdefault(id(module), full)
+            self._owners.setdefault(id(module), weakref.ref(root))
             ids.append(id(module))
             if id(module) not in self.entries:
                 self.inner.add(id(module))
@@ -74,6 +78,11 @@ class Models:
             ids.append(id(parameter))
         # ids are used again once a model is gone (one model a fold): forget them with it
         weakref.finalize(root, self._forget_ids, tuple(ids)).atexit = False
+
+    def owner_of(self, module: nn.Module) -> nn.Module:
+        """The model that a module is part of; the module itself where none is known."""
+        reference = self._owners.get(id(module))
+        return (reference() if reference is not None else None) or module
 
     def refresh(self) -> None:
         """Name what has been added to the models since they were admitted."""
@@ -117,6 +126,7 @@ class Models:
             self.entries.discard(key)
             self.inner.discard(key)
             self.module_names.pop(key, None)
+            self._owners.pop(key, None)
             self.parameter_names.pop(key, None)
 
 

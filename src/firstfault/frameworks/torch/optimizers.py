@@ -28,6 +28,7 @@ class WatchedOptimizer:
         self.created = created
         self.count = 0  #: updates so far
         self.last_update = 0  #: number of its last update among those of all optimizers, from 1
+        self.unheld: dict[int, tuple[int, int, float]] = {}  #: gradients that nobody held at the last census
         self.num_censuses = 0  #: since the models last changed
         self.parameters: tuple[Tensor, ...] = ()
         self.parameter_names: tuple[str, ...] = ()

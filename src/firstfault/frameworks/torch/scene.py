@@ -23,7 +23,7 @@ class Scene:
 
     recorder: Recorder
     firewall: Firewall
-    stops_on_fatal: Callable[[str], bool]  #: whether a fatal finding of this rule would stop the training
+    stops_on_fatal: Callable[[], bool]  #: whether a fatal finding would stop the training
     poll: Callable[[], None]  #: acts on what the engine has asked for; may raise TrainingStopped
     models: Models = field(default_factory=Models)
     optimizers: Optimizers = field(default_factory=Optimizers)

@@ -26,7 +26,6 @@ from firstfault.records.encoding import to_json
 from firstfault.records.series import Value
 from firstfault.records.step import Location
 
-RULE = "non_finite_gradient"
 _MOST_NAMES = 50
 _MOST_SILENCED = 20  # closer looks at steps whose findings the user has silenced
 
@@ -76,7 +75,7 @@ class Screen:
             scene.second_run.answer([gradients[name] for name in bad], lambda: self._look_closer(value))
         facts |= self._look_closer(value)
         scene.recorder.event("screen", **facts)
-        if scene.stops_on_fatal(RULE):
+        if scene.stops_on_fatal():
             scene.recorder.close_withheld()
             scene.poll()
             # the finding was silenced: the update goes ahead, and another fault is still to be found

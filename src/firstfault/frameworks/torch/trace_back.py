@@ -40,16 +40,19 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
     """
     facts: dict[str, Any] = {"replayed": 0, "parted": None}
     for call in calls:
-        facts |= _bad_inputs(call) or {}
+        facts |= _bad_inputs(call, models) or {}
         answer = rerun(call, models.module_names)
         facts["replayed"] += 1
         facts["parted"] = facts["parted"] or answer.parted
-        if answer.bad is not None and answer.bad.origin == "made":
-            if not is_fed_by_input(answer.bad, facts.get("bad_input")):
+        bad = answer.bad if answer.bad is not None and answer.bad.origin == "made" else None
+        if bad is not None and "bad_between" in facts and any(summary.num_nonfinite for summary in bad.inputs):
+            bad = None  # NaN of an infinity that code outside of the model had made
+        if bad is not None:
+            if not is_fed_by_input(bad, facts.get("bad_input")):
                 facts.pop("bad_input", None)
             stage = "loss" if isinstance(call.module, _Loss) else "forward"
-            stage = "backward" if answer.bad.stage == "backward" else stage
-            return facts | operation_facts(answer.bad, stage) | {"rung": "root_module"}
+            stage = "backward" if bad.stage == "backward" else stage
+            return facts | operation_facts(bad, stage) | {"rung": "root_module"}
         if has_bad_output(call):
             facts["bad_output_of"] = models.module_names.get(id(call.module), "") or type(call.module).__name__
             facts["bad_weights"] = _bad_weights(call)
@@ -62,9 +65,13 @@ def explain(calls: Sequence[RootCall], models: Models, target: Tensor | None, lo
     return facts
 
 
-def _bad_inputs(call: RootCall) -> dict[str, Any] | None:
+def _bad_inputs(call: RootCall, models: Models) -> dict[str, Any] | None:
+    """Non-finite inputs of a call: the data's fault only in a call of a whole model, of tensors without a past."""
+    is_whole = models.owner_of(call.module) is call.module
     for number, tensor in enumerate(first_tensors((call.args, call.kwargs))):
         if tensor.is_floating_point() and has_non_finite(tensor):
+            if not is_whole or tensor.grad_fn is not None:
+                return {"bad_between": models.module_names.get(id(call.module), "")}
             facts = {"number": number, "rows": list(non_finite_rows(tensor)), "shape": list(tensor.shape)}
             return {"bad_input": {**facts, "is_mask": _is_mask(tensor)}}
     return None

@@ -211,8 +211,8 @@ class Updates:
     def _note_eval_mode(self, state: WatchedOptimizer) -> None:
         """Say where a model that this update trains was called in eval mode, though that makes a difference."""
         for call in self._forwards.calls:
-            root = call.module
-            if root.training:
+            root = self._scene.models.owner_of(call.module)
+            if call.module.training or root.training:
                 continue
             mine = {id(parameter) for parameter in state.parameters}
             if any(id(parameter) in mine for parameter in root.parameters()) and (
