@@ -43,7 +43,6 @@ def test_a_syntax_error_is_told_as_python_tells_it_and_the_run_has_failed(workpl
     assert not OUR_FRAME.search(watched.stderr)
     assert watched.diagnosis.verdict == "failed"
     assert watched.status.error.startswith("SyntaxError: invalid syntax")
-    # The file is told as an absolute path, unlike everywhere else: reported to the owner of attach.py.
     assert (watched.status.error_location.file, watched.status.error_location.line) == ("train.py", 2)
 
 
@@ -69,7 +68,6 @@ CODE
         ("model(torch.randn(4, 9))", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         ("optimizer.step(closure=lambda: 1 / 0)", "ZeroDivisionError: division by zero"),
         (
-            # Ours stay in errors that others name as their cause: reported to the owner of attach.py.
             "try: loss.backward()\nexcept RuntimeError as error: raise ValueError('mine') from error",
             "ValueError: mine",
         ),

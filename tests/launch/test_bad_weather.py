@@ -104,7 +104,7 @@ def test_an_interrupt_in_the_first_second_ends_the_process_by_the_signal_too(
     workplace: Any, training: str, wait: Wait
 ) -> None:
     # CPython ends by SIGINT unless something is run by `exec` at exit, as late imports do: then with 1, and a
-    # shell's loop goes on after Ctrl-C. Reported to the owner of attach.py.
+    # shell's loop goes on after Ctrl-C.
     workplace.write(training + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
     process = workplace.start("train.py")
     try:

@@ -114,7 +114,6 @@ class TestWords:
         assert build_report(_diagnosis("unseen", steps=0)).headline == "no verdict: no update was seen"
         report = build_report(_diagnosis("unseen", losses=0, steps=0, backwards=0))
         assert report.headline == "no verdict: no loss, no backward and no update was seen"
-        assert report.cost == ""
 
     def test_failed_says_why_and_where(self, tmp_path: Path) -> None:
         (tmp_path / "train.py").write_text("a = 1\nb = a / 0\n")

@@ -90,6 +90,7 @@ class TestParameterWithoutOptimizer:
             # what runs first may be frozen so
             ({"unheld": ["body.weight"], "with_gradient": ["head.weight"]}, "warning"),
             ({"unheld": ["body.weight"], "with_gradient": ["head.weight"], "loaded": True}, "info"),
+            ({"unheld": ["critic.weight"], "whole_models": True}, "info"),
             ({"unheld": ["Linear.weight"], "unregistered": ["Linear.weight"]}, "error"),
         ],
     )

@@ -171,7 +171,7 @@ def build_report(
     """
     folders = [*source_folders, *([Path(run.working_directory)] if run is not None else [])]
     ending = say_ending(status, signal)
-    cost = say_cost(diagnosis.overhead) if diagnosis.coverage.steps else ""
+    cost = say_cost(diagnosis.overhead) if diagnosis.overhead.seconds > 0 else ""
     name = diagnosis.run if answers_to is None else answers_to
     look_further = f"firstfault show {name}" if name else ""
     main = main_finding(diagnosis)
@@ -238,6 +238,8 @@ def say_ending(status: Status | None, signal: int | None = None) -> str:
 
 def say_cost(overhead: Overhead) -> str:
     """`1.2 % (0.8 s), first steps 0.3 s`."""
+    if overhead.fraction == 0:  # no step after the first ones, which are told apart
+        return say_seconds(overhead.seconds)
     cost = f"{say_share(overhead.fraction)} ({say_seconds(overhead.seconds)})"
     if overhead.first_steps_seconds:
         cost += f", first steps {say_seconds(overhead.first_steps_seconds)}"

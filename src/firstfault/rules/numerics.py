@@ -169,7 +169,9 @@ def _bad_data(
 ) -> Finding:
     rows = tuple(bad["rows"])
     shape = "×".join(str(size) for size in bad["shape"])
-    samples = f"samples {', '.join(map(str, rows))} of the batch" if rows else "a value"
+    samples = (
+        f"sample{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch" if rows else "a value"
+    )
     found = Evidence(quantity=f"{kind} ({shape}), samples with NaN or infinity", value=len(rows), threshold=0)
     return Finding(
         rule=f"non_finite_{kind}",

@@ -25,15 +25,16 @@ class UpdateChangedNothing(Rule):
     Needs: the update's statistics, on steps looked at in full (the first three among them).
     Threshold and its source: two updates, and none before them that changed anything. First moment it can be
         observed: the first update.
-    False alarms: warm-up that begins at a learning rate of 0 under a scheduler is not counted, nor is an update
-        that a loss scaler skipped; a converged model has changed before; where parameters have no gradient
-        because the optimizer holds another model's, that rule speaks.
+    False alarms: warm-up that begins at a learning rate of 0 under a scheduler is not counted for 30 updates, nor
+        is an update that a loss scaler skipped; a converged model has changed before; where parameters have no
+        gradient because the optimizer holds another model's, that rule speaks.
     What to do: by the cause: a learning rate of 0, gradients of 0, or steps too small for the number format.
     """
 
     name: ClassVar[str] = "update_changed_nothing"
-    needs_full: ClassVar[bool] = True
     num_updates: int = 2
+    num_updates_at_rate_0: int = 30
+    _at_rate_0: int = 0
     _unchanged: int = 0
     _is_over: bool = False
     _scheduled: bool = False
@@ -43,10 +44,16 @@ class UpdateChangedNothing(Rule):
             return
         for event in step.events_of("census"):
             self._scheduled = self._scheduled or bool(event.data["scheduled"])
+        rates = [rate for update in step.updates for rate in update.learning_rates]
+        self._at_rate_0 = self._at_rate_0 + 1 if rates and max(rates) == 0 else 0
+        if self._at_rate_0 >= self.num_updates_at_rate_0:
+            self._is_over = True
+            num_parameters = len(step.gradient_norms.names) if step.gradient_norms else 0
+            yield self._finding(step, rates, num_parameters).replace(severity="warning", confidence=0.8)
+            return
         changes = [entry for entry in step.statistics_of("update") if entry.l2 is not None]
         if not changes:
             return
-        rates = [rate for update in step.updates for rate in update.learning_rates]
         if any(entry.l2 != 0 for entry in changes):
             self._is_over = True
         elif not (self._scheduled and rates and max(rates) == 0):

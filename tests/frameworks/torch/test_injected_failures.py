@@ -38,6 +38,7 @@ GUARDED: tuple[tuple[type, str, str], ...] = (
     (Batches, "_note_draw", "batches"),
     (TorchCapture, "_end_of_loader", "batches"),  # `on_exhausted`
     (TorchCapture, "_prepare_for_compile", "torch.compile"),
+    (TorchCapture, "_look_at_weights", "weights"),
     (Creations, "_note_module_made", "creations"),
     (Creations, "_note_optimizer_made", "creations"),
     (Creations, "_note_mode_set", "creations"),

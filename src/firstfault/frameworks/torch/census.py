@@ -43,7 +43,7 @@ def take_census(
     held_here = {id(parameter) for parameter in state.parameters}
     named = list(zip(state.parameter_names, state.parameters, strict=True))
     foreign = [(n, p) for n, p in named if id(p) not in in_models and p.grad is None and p.requires_grad]
-    unregistered = list(_unregistered(forwards, in_models))
+    unregistered = list(_unregistered(forwards, creations, in_models))
     held = optimizers.held()
     unheld = [(n, p) for n, p in (*trainable, *unregistered) if p.grad is not None and id(p) not in held]
     before, state.unheld = state.unheld, _gradients_of(unheld)
@@ -88,12 +88,14 @@ def _names(names: Iterable[str]) -> list[str]:
     return list(names)[:_MOST_NAMES]
 
 
-def _unregistered(forwards: Forwards, in_models: set[int]) -> Iterator[tuple[str, Parameter]]:
+def _unregistered(forwards: Forwards, creations: Creations, in_models: set[int]) -> Iterator[tuple[str, Parameter]]:
     """Parameters of modules that a model calls and does not know of, as those in a plain list."""
     for module in forwards.unregistered.values():
+        made = creations.location_of(module)
+        kind = type(module).__name__ + (f" of line {made.line}" if made is not None else "")
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad and id(parameter) not in in_models:
-                yield f"{type(module).__name__}.{name}", parameter
+                yield f"{kind}: {name}", parameter
 
 
 def _location_of_first(unheld: list[tuple[str, Parameter]], creations: Creations) -> Location | None:

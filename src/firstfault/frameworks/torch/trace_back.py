@@ -90,7 +90,14 @@ def is_fed_by_input(bad: FirstBadOperation, bad_input: dict[str, Any] | None) ->
 
 
 def _bad_weights(call: RootCall) -> list[str]:
-    named = [*call.module.named_parameters(), *call.module.named_buffers()]
+    """Non-finite parameters, and buffers that this very call cannot have made so (BatchNorm's averages)."""
+    frozen = [
+        (f"{name}.{key}".lstrip("."), buffer)
+        for name, module in call.module.named_modules()
+        if not module.training
+        for key, buffer in module.named_buffers(recurse=False)
+    ]
+    named = [*call.module.named_parameters(), *frozen]
     return [name for name, tensor in named if tensor.is_floating_point() and has_non_finite(tensor)][:50]
 
 
