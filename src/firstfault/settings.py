@@ -39,7 +39,7 @@ class Settings:
     )
     ignore: tuple[str, ...] = _setting("FIRSTFAULT_IGNORE", (), "rules to leave out; separated by commas")
     live: bool = _setting("FIRSTFAULT_LIVE", False, "draw a line of progress on a terminal")
-    budget: float = _setting("FIRSTFAULT_BUDGET", 0.025, "share of the step's time that watching may cost")
+    budget: float = _setting("FIRSTFAULT_BUDGET", 0.02, "share of the step's time that watching may cost")
 
     def __post_init__(self) -> None:
         if self.stop_on not in get_args(StopOn):

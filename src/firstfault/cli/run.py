@@ -158,6 +158,8 @@ def watch(
     from firstfault.launch.supervise import supervise
 
     outcome = supervise(child, settings, quiet=quiet)
+    if settings.live:
+        click.echo("\r\x1b[2K", nl=False, err=True)  # a killed script could not take its live line away
     if outcome.run is not None and outcome.exit_code == STOPPED:
         look_closer(outcome.run, child, settings, _say_nothing if quiet else _announce)
     if settings.enabled or as_json:

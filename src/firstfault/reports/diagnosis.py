@@ -226,11 +226,14 @@ def headline_of(finding: Finding) -> str:
 
 
 def say_ending(status: Status | None, signal: int | None = None) -> str:
-    """How a script ended, where it did not end well."""
+    """How a script ended, where it did not end by itself and well."""
     if signal is not None:
         return say_signal(signal)
     if status is None:
         return ""
+    if status.state == "stopped":
+        where = "" if status.last_step is None else f" at step {status.last_step}"
+        return f"firstfault stopped the training{where} (exit code 3; --stop-on never lets it go on)"
     if status.state == "lost":
         return say_error(status.error) or "the script is gone without a word (perhaps killed)"
     return say_error(status.error)
