@@ -63,7 +63,7 @@ def make_census(optimizer: str = "SGD", **facts: Any) -> Event:
         "unregistered": [],
         "unheld_location": None,
         "partly_held": True,
-        "whole_models": False,
+        "whole_models": "no",
         "loaded": False,
         "scheduled": False,
         "order": ["", "body", "head"],

@@ -67,7 +67,7 @@ def _census(names: list[str], without: list[str], unheld: list[str], scheduled: 
         "made_after": unheld[:1],
         "unregistered": without[:1],
         "unheld_location": None,
-        "whole_models": scheduled,
+        "whole_models": "training" if scheduled else "no",
         "loaded": not scheduled,
         "partly_held": bool(names),
         "scheduled": scheduled,

@@ -90,7 +90,9 @@ class TestParameterWithoutOptimizer:
             # what runs first may be frozen so
             ({"unheld": ["body.weight"], "with_gradient": ["head.weight"]}, "warning"),
             ({"unheld": ["body.weight"], "with_gradient": ["head.weight"], "loaded": True}, "info"),
-            ({"unheld": ["critic.weight"], "whole_models": True}, "info"),
+            ({"unheld": ["critic.weight"], "whole_models": "eval"}, "info"),
+            ({"unheld": ["critic.weight"], "whole_models": "training", "loaded": True}, "info"),
+            ({"unheld": ["decoder.weight"], "whole_models": "training"}, "warning"),
             ({"unheld": ["Linear.weight"], "unregistered": ["Linear.weight"]}, "error"),
         ],
     )

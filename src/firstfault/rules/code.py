@@ -19,9 +19,9 @@ class GradientsNeverCleared(Rule):
     """Gradients of the last update are still there when those of the next are added.
 
     Symptom: the loss falls at first, then wanders or explodes; gradient norms grow with the steps.
-    Evidence: at every backward since an optimizer's last update, the gradients were the very tensors, unwritten,
-        that the update had used.
-    Needs: identity and version of up to four gradients of each optimizer, looked at around each backward.
+    Evidence: at every backward since an optimizer's last update, some gradients were the very tensors, unwritten,
+        that the update had used, and the backward added to them.
+    Needs: identity and version of some gradients of each optimizer, spread over its parameters.
     Threshold and its source: two updates in a row. First moment it can be observed: an optimizer's second update.
     False alarms: accumulation clears after its update, by whatever means, and is not flagged; nor is a script
         that scales the old gradients (momentum by hand), since that writes to them.

@@ -85,7 +85,9 @@ class ParameterWithoutOptimizer(Rule):
     False alarms: a pretrained model whose first layers are frozen by leaving them out of the optimizer. Where
         weights were loaded and all that is left out runs before all that learns, an info says that it costs a
         backward for nothing; without loaded weights, a warning. What runs last (a head, a decoder), what was
-        made after the optimizer, and what is in no model's list is never left out on purpose: an error.
+        made after the optimizer, and what is in no model's list is never left out on purpose: an error. A whole
+        model that no optimizer holds is a warning where it is in training mode: it may get its own later, as in
+        staged training, but is forgotten far more often; an info where it is in eval mode or weights were loaded.
     What to do: give the optimizer all of `model.parameters()`, after the last layer was made; or freeze them by
         `requires_grad_(False)`.
     """
@@ -152,8 +154,9 @@ def _why_unheld(facts: Mapping[str, Any]) -> tuple[Severity, list[str], str, str
         )
     cause = "the optimizer was given only some of the model's parameters"
     fix = "give it all of model.parameters(); or, if these are to stay as they are, p.requires_grad_(False)"
-    if facts["whole_models"]:
-        return "info", list(facts["unheld"]), "no optimizer has been given this model so far", fix
+    if facts["whole_models"] != "no":
+        is_meant = facts["loaded"] or facts["whole_models"] == "eval"
+        return ("info" if is_meant else "warning"), list(facts["unheld"]), "no optimizer was given this model", fix
     if not _runs_before_all_that_learns(facts):
         return "error", list(facts["unheld"]), cause, fix
     return ("info" if facts["loaded"] else "warning"), list(facts["unheld"]), cause, fix

@@ -72,8 +72,7 @@ class Backwards:
         recorder = self._scene.recorder
         recorder.backward()
         for state in self._scene.optimizers.stepped():
-            if not state.cleared:
-                state.mark_gradients()
+            state.mark_gradients()
         self._hand_updates.after_backward()
 
     def _before_autograd_grad(self, outputs: Any, inputs: Any) -> None:

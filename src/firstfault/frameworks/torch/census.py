@@ -65,7 +65,7 @@ def take_census(
         "unregistered": _names(n for n, p in unheld if id(p) in strays),
         "unheld_location": to_json(_location_of_first(unheld, creations)),
         "partly_held": any(id(parameter) in held_here for _, parameter in trainable),
-        "whole_models": bool(unheld) and _are_whole_models(unheld, models, held),
+        "whole_models": _whole_models(unheld, models, held),
         "loaded": creations.load_location is not None,
         "scheduled": any("initial_lr" in group for group in optimizer.param_groups),
         "order": _names(forwards.order),
@@ -128,10 +128,16 @@ def _line_that_cuts(before: CallSite, after: CallSite) -> Location | None:
     return location_of(after.filename, after.line, after.function)
 
 
-def _are_whole_models(unheld: list[tuple[str, Parameter]], models: Models, held: set[int]) -> bool:
-    """Whether they all belong to models of which no optimizer holds anything: one may come later, as in stages."""
-    left_out = set()
-    for _, root in models.roots():
-        if not any(id(parameter) in held for parameter in root.parameters()):
-            left_out |= {id(parameter) for parameter in root.parameters()}
-    return all(id(parameter) in left_out for _, parameter in unheld)
+def _whole_models(unheld: list[tuple[str, Parameter]], models: Models, held: set[int]) -> str:
+    """Whether they all belong to models of which no optimizer holds anything, and the mode of those.
+
+    Returns:
+        "no", "training" or "eval"; a model in eval mode is often meant to stay as it is (a perceptual loss).
+    """
+    left_out = [
+        root for _, root in models.roots() if not any(id(parameter) in held for parameter in root.parameters())
+    ]
+    inside = {id(parameter): root for root in left_out for parameter in root.parameters()}
+    if not unheld or not all(id(parameter) in inside for _, parameter in unheld):
+        return "no"
+    return "training" if any(inside[id(parameter)].training for _, parameter in unheld) else "eval"

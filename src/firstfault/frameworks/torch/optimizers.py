@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from firstfault.records.step import Location
 
-_NUM_WATCHED = 4  # gradients looked at to tell whether they were cleared
+_NUM_WATCHED = 6  # gradients, spread over the parameters, that are followed to tell whether they were cleared
 
 
 class WatchedOptimizer:
@@ -34,43 +34,64 @@ class WatchedOptimizer:
         self.parameter_names: tuple[str, ...] = ()
         self.num_models = -1  #: models known when the names were found
         self.num_backwards = 0  #: since the last update
-        self.cleared: bool | None = None
-        self._baseline: list[tuple[Tensor, int, int]] = []  # parameter, identity and version of its gradient
+        self._old: list[OldGradient] = []
+        self._had_gradients: bool | None = None
 
     def has_changed(self, optimizer: Optimizer) -> bool:
         """Whether parameters were added or removed since the names were found."""
         return sum(len(group["params"]) for group in optimizer.param_groups) != len(self.parameters)
 
-    # whether the gradients of the last update are still there when the next backward begins
+    # whether gradients of the last update are still there, and added to, when the next one comes
 
-    def mark_gradients(self) -> None:
-        """Remember the gradients as they are now, just after an update or a backward."""
-        self._baseline = []
-        for parameter in self.parameters:
-            gradient = parameter.grad
-            if gradient is not None:
-                self._baseline.append((parameter, id(gradient), gradient._version))
-                if len(self._baseline) == _NUM_WATCHED:
-                    break
+    @property
+    def cleared(self) -> bool | None:
+        """Whether the last update's gradients were set aside since, by whatever means; None: there were none."""
+        return None if self._had_gradients is None else not any(old.grew for old in self._old)
 
     def note_backward(self) -> None:
-        """A backward begins: were the gradients changed by anyone since they were marked?"""
+        """A backward begins: forget the gradients that somebody cleared, scaled or replaced before it."""
         self.num_backwards += 1
-        if self.cleared or not self._baseline:
-            return
-        untouched = 0
-        for parameter, identity, version in self._baseline:
-            gradient = parameter.grad
-            if gradient is not None and id(gradient) == identity and gradient._version == version:
-                untouched += 1
-        self.cleared = untouched < len(self._baseline)
+        if self._old:
+            self._old = [old for old in self._old if old.is_untouched()]
+
+    def mark_gradients(self) -> None:
+        """A backward has ended: has it added to gradients that were there before?"""
+        for old in self._old:
+            old.follow()
 
     def begin_interval(self) -> None:
-        """An update has been made: start looking for the clearing of its gradients."""
+        """An update has been made: its gradients are old ones from here on."""
         self.count += 1
         self.num_backwards = 0
-        self.cleared = None
-        self.mark_gradients()
+        stride = max(len(self.parameters) // _NUM_WATCHED, 1)
+        self._old = [
+            OldGradient(parameter, gradient)
+            for parameter in self.parameters[::stride]
+            if (gradient := parameter.grad) is not None
+        ]
+        self._had_gradients = True if self._old else None
+
+
+class OldGradient:
+    """A gradient that an update has used, told by its identity and by how often it was written."""
+
+    __slots__ = ("grew", "identity", "parameter", "version")
+
+    def __init__(self, parameter: Tensor, gradient: Tensor) -> None:
+        self.parameter = parameter
+        self.identity = id(gradient)
+        self.version = gradient._version
+        self.grew = False  #: a backward has added to it
+
+    def is_untouched(self) -> bool:
+        gradient = self.parameter.grad
+        return gradient is not None and id(gradient) == self.identity and gradient._version == self.version
+
+    def follow(self) -> None:
+        gradient = self.parameter.grad
+        if gradient is not None and id(gradient) == self.identity:
+            self.grew = self.grew or gradient._version != self.version
+            self.version = gradient._version
 
 
 class Creation:
