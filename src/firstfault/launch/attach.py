@@ -8,6 +8,7 @@ import functools
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from firstfault.capture.environment import describe_environment
 from firstfault.capture.import_hook import after_import
@@ -52,6 +53,9 @@ def _begin(handover: Handover) -> None:
         seeds={"hash_seed": handover.hash_seed},
     )
     session = Session(run, settings, _say_nothing if handover.quiet else announce_on_stderr)
+    if _silences_something(handover.script):
+        # whether a finding is silenced shows in its line: it has to be known before the training is stopped
+        session.recorder.keeps_calls = True
     session.start()
     if handover.states:
         _restore_states(handover.states)
@@ -59,6 +63,14 @@ def _begin(handover: Handover) -> None:
         _keep_states(session)
     # its exit handler is registered before the script's own, so it runs after them
     WatchedRun(session, is_launched=True).begin()
+
+
+def _silences_something(script: str | None) -> bool:
+    """Whether the script has a comment that silences findings."""
+    try:
+        return script is not None and "firstfault: ok" in Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:  # a module, or a script that is not there
+        return False
 
 
 def _enter_sandbox(order: MicroscopeOrder) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ class Backwards:
         self._forwards = forwards
         self._hand_updates = hand_updates
         self._scale: Tensor | None = None
+        self._unscaled: Tensor | None = None  # the loss before the scaler's factor, which may make it overflow
         self.latest: Location | None = None  #: the user's line that called backward last
         self.latest_value: float | None = None
         self._before = scene.firewall.guard("losses", self._before_backward)
@@ -57,6 +59,7 @@ class Backwards:
     def _scaler_scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
         result = original(scaler, outputs)
         self._scale = getattr(scaler, "_scale", None) if scaler.is_enabled() else None
+        self._unscaled = outputs.detach() if isinstance(outputs, Tensor) and outputs.numel() == 1 else None
         return result
 
     def _before_backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
@@ -90,4 +93,7 @@ class Backwards:
             self._scene.second_run.note_loss(loss)
         self.latest = where
         self.latest_value = loss_value(loss, self._scale)
+        if self._unscaled is not None and not math.isfinite(self.latest_value):
+            self.latest_value = float(self._unscaled)
+        self._unscaled = None
         self._scene.recorder.loss(subject, self.latest_value)

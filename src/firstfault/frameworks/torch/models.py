@@ -59,9 +59,7 @@ class Models:
         for known, reference in list(self._roots.items()):
             if reference() is root:
                 variable = known
-        replaced = self._roots.get(variable)
-        if replaced is not None and (old := replaced()) is not None and old is not root:
-            self._forget(old)
+        variable = self._free_name(variable, root)
         self._roots[variable] = weakref.ref(root)
         prefix = "" if variable == self._plain else f"{variable}."
         ids = []
@@ -118,8 +116,12 @@ class Models:
                     seen.add(id(parameter))
                     yield self.parameter_names.get(id(parameter), "?"), parameter
 
-    def _forget(self, root: nn.Module) -> None:
-        self._forget_ids([id(entry) for entry in (*root.modules(), *root.parameters())])
+    def _free_name(self, variable: str, root: nn.Module) -> str:
+        """The variable's name, numbered where another model that is alive has it already (a loop's variable)."""
+        name, number = variable, 2
+        while (other := self._roots.get(name)) is not None and other() not in (None, root):
+            name, number = f"{variable}#{number}", number + 1
+        return name
 
     def _forget_ids(self, ids: Iterable[int]) -> None:
         for key in ids:
