@@ -22,6 +22,7 @@ from firstfault.records.encoding import to_json
 from firstfault.records.step import Location
 
 _MOST_NAMES = 200
+_LINES_BEFORE = 6  # a call, where the one before it is in another function
 #: what takes a tensor out of the graph, as it is written
 _CUTS = re.compile(
     r"\.detach_?\(|\.data\b|no_grad|inference_mode|\.numpy\(|\.item\(|\.tolist\(|torch\.(as_)?tensor\(|argmax|\.round\("
@@ -121,10 +122,11 @@ def _cut_location(named: list[tuple[str, Tensor]], order: Mapping[str, CallSite]
 def _line_that_cuts(before: CallSite, after: CallSite) -> Location | None:
     if not after.filename:
         return None
-    if before[:2] == after[:2]:
-        for line in range(max(before.line - 3, 1), after.line + 1):
-            if _CUTS.search(linecache.getline(before.filename, line)):
-                return location_of(before.filename, line, before.function)
+    same_function = before[:2] == after[:2]
+    first = before.line - 3 if same_function else after.line - _LINES_BEFORE
+    for line in range(max(first, 1), after.line + 1):
+        if _CUTS.search(linecache.getline(after.filename, line)):
+            return location_of(after.filename, line, after.function)
     return location_of(after.filename, after.line, after.function)
 
 
