@@ -39,6 +39,9 @@ class Settings:
     )
     ignore: tuple[str, ...] = _setting("FIRSTFAULT_IGNORE", (), "rules to leave out; separated by commas")
     live: bool = _setting("FIRSTFAULT_LIVE", False, "draw a line of progress on a terminal")
+    second_run: bool = _setting(
+        "FIRSTFAULT_SECOND_RUN", True, "run a stopped script again, to see which operation it was"
+    )
     budget: float = _setting("FIRSTFAULT_BUDGET", 0.02, "share of the step's time that watching may cost")
 
     def __post_init__(self) -> None:

@@ -160,7 +160,7 @@ def watch(
     outcome = supervise(child, settings, quiet=quiet)
     if settings.live:
         click.echo("\r\x1b[2K", nl=False, err=True)  # a killed script could not take its live line away
-    if outcome.run is not None and outcome.exit_code == STOPPED:
+    if outcome.run is not None and outcome.exit_code == STOPPED and settings.second_run:
         look_closer(outcome.run, child, settings, _say_nothing if quiet else _announce)
     if settings.enabled or as_json:
         try:
