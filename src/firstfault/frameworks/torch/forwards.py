@@ -171,7 +171,7 @@ class Forwards:
         if kwargs:  # the hook before the call is not given them
             call.kwargs = kwargs
             call.input_versions = (*call.input_versions, *versions(kwargs))
-        if sum([tensor.nbytes for tensor in tensors_in(output)]) > _LARGEST_OUTPUT_BYTES:
+        if sum([tensor.numel() * tensor.element_size() for tensor in tensors_in(output)]) > _LARGEST_OUTPUT_BYTES:
             return
         end_call(call, output)
         if call.mode.grad_enabled:

@@ -74,6 +74,8 @@ class Screen:
         if scene.second_run is not None:
             scene.second_run.answer([gradients[name] for name in bad], lambda: self._look_closer(value))
         facts |= self._look_closer(value)
+        if self._num_silenced and facts.get("bad_weights"):
+            return  # what the silenced step has led to is silenced with it
         scene.recorder.event("screen", **facts)
         if scene.stops_on_fatal():
             scene.recorder.close_withheld()
