@@ -6,6 +6,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
+
+# on CI the same examples each time: new ones are looked for where somebody can look at them
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+    settings.load_profile("ci")
 
 
 def _skipped(config: pytest.Config) -> int:

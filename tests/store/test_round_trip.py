@@ -25,13 +25,14 @@ from firstfault.records.series import (
 from firstfault.records.step import Event, Location, Place, Scalar, StepRecord, Update
 from firstfault.store.layout import RunLayout, new_run_id
 from firstfault.store.reader import RunReader
+from firstfault.store.rows import exact_json, from_exact_json
 from firstfault.store.writer import RunWriter
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 counts = st.integers(0, 2**62)
 series = st.builds(Series, st.sampled_from(KINDS), text)
-names = st.lists(text, max_size=4).map(tuple)
+names = st.lists(text, max_size=4, unique=True).map(tuple)
 json_data = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | numbers | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
@@ -76,6 +77,11 @@ norms = names.flatmap(
         values=st.tuples(*[numbers | st.sampled_from(Missing) for _ in names]),
     )
 )
+
+
+def test_keys_that_look_like_the_mark_of_a_number_come_back_too() -> None:
+    data = {"$float": [], "a": {"$float": "inf"}, "$$float": math.inf, "b": [{"$float": False}, math.nan]}
+    assert repr(from_exact_json(exact_json(data))) == repr(data)
 
 
 def several(entries: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:

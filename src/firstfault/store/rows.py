@@ -7,6 +7,7 @@ its place within the record, so that `rebuild` can give back the record exactly 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -200,28 +201,37 @@ def _block(norms: GradientNorms) -> tuple[Any, Any]:
 
 def exact_json(value: Any) -> str:
     """JSON text that any parser reads and `from_exact_json` turns into the very value, non-finite numbers too."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (ValueError, TypeError):  # a number that is not finite, or a mapping that is no dict
-        return json.dumps(_marked(value), allow_nan=False)
+    with contextlib.suppress(ValueError, TypeError):  # a number that is not finite, or a mapping that is no dict
+        text = json.dumps(value, allow_nan=False)
+        if _MARK not in text:
+            return text
+    return json.dumps(_marked(value), allow_nan=False)
 
 
 def from_exact_json(text: str) -> Any:
     return json.loads(text, object_hook=_unmarked)
 
 
+_MARK = "$float"
+
+
 def _marked(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": str(value)}
+        return {_MARK: str(value)}
     if isinstance(value, Mapping):
-        return {str(key): _marked(entry) for key, entry in value.items()}
+        # a key of the user's that looks like the mark gets one sign more
+        return {("$" if _is_mark(str(k)) else "") + str(k): _marked(entry) for k, entry in value.items()}
     return [_marked(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _unmarked(data: dict[str, Any]) -> Any:
-    if data.keys() == {"$float"}:
-        return float(data["$float"])
-    return data
+    if data.keys() == {_MARK}:
+        return float(data[_MARK])
+    return {(key[1:] if _is_mark(key) else key): entry for key, entry in data.items()}
+
+
+def _is_mark(key: str) -> bool:
+    return key.startswith("$") and key.lstrip("$") == "float"
 
 
 def event_of(data: dict[str, Any]) -> Event:
