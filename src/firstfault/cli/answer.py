@@ -70,7 +70,6 @@ def print_diagnosis(
         recorded.run if recorded else None,
         recorded.status if recorded else None,
         signal=signal,
-        source_folders=(recorded.path / "source",) if recorded else (),
         answers_to=_name_of(recorded.path) if recorded else None,
     )
     print_panel(open_console(stream, color=color), report)

@@ -107,7 +107,7 @@ class Diagnosis:
     verdict: Verdict
     coverage: Coverage
     first_fault: Finding | None
-    findings: tuple[Finding, ...]  #: all of them, by causal clock; the first fault among them
+    findings: tuple[Finding, ...]  #: by causal clock, the first fault among them; its consequences are inside it
     overhead: Overhead
 
 

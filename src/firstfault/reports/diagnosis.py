@@ -7,7 +7,6 @@ build_report(diagnosis, run, status)         # the same in words, section by sec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,7 +156,6 @@ def build_report(
     status: Status | None = None,
     *,
     signal: int | None = None,
-    source_folders: Iterable[Path] = (),
     answers_to: str | None = None,
 ) -> DiagnosisReport:
     """The diagnosis in words.
@@ -166,10 +164,9 @@ def build_report(
         run: tells where the user's files are; without it only the line itself can be shown.
         status: tells how the script ended.
         signal: the signal that ended the script, where the caller saw it.
-        source_folders: further folders in which the user's files may lie, as a copy kept with the run.
         answers_to: what the run is found by, where its id will not do.
     """
-    folders = [*source_folders, *([Path(run.working_directory)] if run is not None else [])]
+    folders = [Path(run.working_directory)] if run is not None else []
     ending = say_ending(status, signal)
     cost = say_cost(diagnosis.overhead) if diagnosis.overhead.seconds > 0 else ""
     name = diagnosis.run if answers_to is None else answers_to
